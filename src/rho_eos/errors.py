@@ -1,0 +1,5 @@
+"""The one exception that means "the user's input is at fault": edges turn it into exit code 2 or HTTP 400."""
+
+
+class UserError(ValueError):
+    """Bad input, described in one sentence that says what was given and what is accepted."""
