@@ -1,0 +1,41 @@
+# Everything a fresh clone needs: Python 3.11+ and make. All targets create .venv on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Pinned here, not in pyproject.toml, so that the small CPU build is installed.
+TORCH ?= torch==2.13.0
+
+.PHONY: setup demo test lint format bench clean help
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/ —/'
+
+setup: $(READY) ## create .venv with the package and everything needed to work on it
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@
+
+demo: $(READY) ## ρ-EOS beside fixed length and DAEDAL on the embedded model
+	@$(BIN)/python examples/demo.py
+
+test: $(READY) ## all tests
+	$(BIN)/python -m pytest
+
+lint: $(READY) ## ruff and mypy
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY) ## let ruff format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY) ## speed and memory as ratios to the naive reference decoder
+	@$(BIN)/python -m benchmarks.decode
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,117 @@
+"""What all masked diffusion families share: a bidirectional decoder stack and a language-model head.
+
+The layers are transformers' own (Llama, Qwen2, Qwen3); these mixins replace only the causal forward
+around them and make loading strict: transformers fills a missing weight with random numbers and a
+warning, and a diffusion model with one random layer still writes fluent nonsense.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
+
+from rho_eos.errors import UserError
+
+
+class BidirectionalStack:
+    """Mixed into a transformers decoder (`LlamaModel`, …): the same layers, every position sees all."""
+
+    config: Any
+    embed_tokens: nn.Embedding
+    layers: nn.ModuleList
+    norm: nn.Module
+    rotary_emb: nn.Module
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)  # type: ignore[call-arg]
+        # EOS is the padding token *and* the signal: its embedding must be trained like any other.
+        self.embed_tokens.padding_idx = None
+        for layer in self.layers:
+            layer.self_attn.is_causal = False  # type: ignore[union-attr, assignment]
+
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,  # (batch, length)
+        attention_mask: torch.Tensor | None = None,  # (batch, length) or (batch, 1, length, length)
+        position_ids: torch.Tensor | None = None,  # (batch, length)
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutput:
+        hidden = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        if position_ids is None:
+            position_ids = torch.arange(hidden.shape[1], device=hidden.device).unsqueeze(0)
+        mask = create_bidirectional_mask(
+            config=self.config, inputs_embeds=hidden, attention_mask=attention_mask
+        )
+        position_embeddings = self.rotary_emb(hidden, position_ids)
+        for layer in self.layers:
+            hidden = layer(
+                hidden,
+                attention_mask=mask,
+                position_embeddings=position_embeddings,
+                **kwargs,
+            )
+        return BaseModelOutput(last_hidden_state=self.norm(hidden))
+
+
+class MaskedDiffusionHead:
+    """Mixed into a transformers `PreTrainedModel`: the stack, the vocabulary projection, strict loading."""
+
+    #: The prediction for position i is read at position i - prediction_shift (Dream: 1).
+    prediction_shift = 0
+    stack_class: type[nn.Module]
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)  # type: ignore[call-arg]
+        self.model = self.stack_class(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()  # type: ignore[attr-defined]
+
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,  # -100 where no prediction is asked for
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> MaskedLMOutput | tuple[torch.Tensor, ...]:
+        """Raw logits, as the family's own code gives them: a shift is the reader's business."""
+        hidden = self.model(
+            input_ids, attention_mask, position_ids, inputs_embeds, **kwargs
+        ).last_hidden_state
+        logits = self.lm_head(hidden)
+        loss = None if labels is None else cross_entropy(logits.flatten(0, 1), labels.flatten())
+        output = MaskedLMOutput(loss=loss, logits=logits)
+        return output.to_tuple() if return_dict is False else output
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
+        """Load as transformers does, but fail when any weight is missing, unknown or misshapen."""
+        model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)  # type: ignore[misc]
+        complaints = [
+            f"{what} {_some(keys)}"
+            for what, keys in (
+                ("lacks", info["missing_keys"]),
+                ("holds unknown", info["unexpected_keys"]),
+                ("has misshapen", [entry[0] for entry in info["mismatched_keys"]]),
+                ("could not convert", info.get("conversion_errors") or ()),
+            )
+            if keys
+        ]
+        if complaints:
+            raise UserError(
+                f"the checkpoint does not fit {cls.__name__}: it {'; it '.join(complaints)}"
+            )
+        return (model, info) if output_loading_info else model
+
+
+def _some(keys: Any, most: int = 4) -> str:
+    names = sorted(map(str, keys))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

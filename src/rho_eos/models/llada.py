@@ -1,0 +1,140 @@
+"""LLaDA: Llama's layers without the causal mask, under LLaDA's own config fields and weight names.
+
+Covers LLaDA-8B-Base/Instruct, LLaDA-1.5 and iLLaDA (grouped-query attention, tied embeddings, other
+vocabularies). The config keeps the published field names, so a saved checkpoint is again one that
+the family's own code can read. LLaDA-MoE shares the model type but not the architecture: refused.
+"""
+
+from typing import Any
+
+from transformers import LlamaModel, LlamaPreTrainedModel, PreTrainedConfig
+from transformers.core_model_loading import WeightRenaming
+
+from rho_eos.errors import UserError
+from rho_eos.models.backbone import BidirectionalStack, MaskedDiffusionHead
+
+#: Options of the published config that the checkpoints we know leave at these values.
+_ONLY_SUPPORTED: dict[str, Any] = {
+    "block_type": "llama",
+    "layer_norm_type": "rms",
+    "activation_type": "silu",
+    "rope": True,
+    "alibi": False,
+    "include_bias": False,
+    "include_qkv_bias": False,
+    "bias_for_layer_norm": False,
+    "attention_layer_norm": False,
+    "input_emb_norm": False,
+    "scale_logits": False,
+    "clip_qkv": None,
+}
+
+
+class LLaDAConfig(PreTrainedConfig):
+    """LLaDA's published fields; `attribute_map` lets Llama's layers read them by their usual names."""
+
+    model_type = "llada"
+    attribute_map = {
+        "hidden_size": "d_model",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+        "num_key_value_heads": "n_kv_heads",
+        "intermediate_size": "mlp_hidden_size",
+        "max_position_embeddings": "max_sequence_length",
+        "hidden_act": "activation_type",
+        "attention_bias": "include_qkv_bias",
+        "mlp_bias": "include_bias",
+        "tie_word_embeddings": "weight_tying",
+        "initializer_range": "init_std",
+    }
+
+    d_model: int = 4096
+    n_layers: int = 32
+    n_heads: int = 32
+    n_kv_heads: int | None = None
+    mlp_hidden_size: int | None = None
+    mlp_ratio: int = 4
+    vocab_size: int = 126464
+    embedding_size: int | None = None
+    max_sequence_length: int = 4096
+    rope_theta: float = 500000.0
+    rms_norm_eps: float = 1e-5
+    init_std: float = 0.02
+    weight_tying: bool = False
+    block_type: str = "llama"
+    layer_norm_type: str = "rms"
+    layer_norm_with_affine: bool = True
+    activation_type: str = "silu"
+    rope: bool = True
+    alibi: bool = False
+    include_bias: bool = False
+    include_qkv_bias: bool | None = False
+    bias_for_layer_norm: bool | None = False
+    attention_layer_norm: bool = False
+    input_emb_norm: bool = False
+    scale_logits: bool = False
+    clip_qkv: float | None = None
+    attention_dropout: float = 0.0
+    mask_token_id: int | None = 126336
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = 126081
+    pad_token_id: int | None = 126081
+    rope_parameters: dict[str, Any] | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if "num_experts" in kwargs:
+            raise UserError(
+                "this is a LLaDA-MoE checkpoint (its config has num_experts); "
+                "only dense LLaDA models are supported"
+            )
+        for field, value in _ONLY_SUPPORTED.items():
+            if (getattr(self, field) or None) != (value or None):
+                raise UserError(
+                    f"LLaDA config field {field} is {getattr(self, field)!r}; "
+                    f"only {value!r} is supported"
+                )
+        self.n_kv_heads = self.n_kv_heads or self.n_heads
+        self.mlp_hidden_size = self.mlp_hidden_size or self.mlp_ratio * self.d_model
+        # The published code sizes its embedding by embedding_size where that is given.
+        self.vocab_size = self.embedding_size or self.vocab_size
+        self.embedding_size = self.vocab_size
+        self.head_dim = self.d_model // self.n_heads
+        super().__post_init__(**kwargs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Only published fields and the published class name, so that LLaDA's own code reads it."""
+        fields = super().to_dict()
+        for derived in ("rope_parameters", "head_dim"):
+            fields.pop(derived, None)
+        return fields | {"architectures": ["LLaDAModelLM"]}
+
+
+class LLaDAModel(BidirectionalStack, LlamaModel):
+    config_class = LLaDAConfig
+
+
+class LLaDAForMaskedLM(MaskedDiffusionHead, LlamaPreTrainedModel):
+    config_class = LLaDAConfig
+    stack_class = LLaDAModel
+
+
+def _block(ours: str, published: str) -> WeightRenaming:
+    return WeightRenaming(rf"transformer\.blocks\.(\d+)\.{published}\.", rf"layers.\1.{ours}.")
+
+
+def weight_renames() -> list[WeightRenaming]:
+    """Published name -> the name of the same weight in transformers' Llama."""
+    return [
+        _block("self_attn.q_proj", "q_proj"),
+        _block("self_attn.k_proj", "k_proj"),
+        _block("self_attn.v_proj", "v_proj"),
+        _block("self_attn.o_proj", "attn_out"),
+        _block("mlp.gate_proj", "ff_proj"),
+        _block("mlp.up_proj", "up_proj"),
+        _block("mlp.down_proj", "ff_out"),
+        _block("input_layernorm", "attn_norm"),
+        _block("post_attention_layernorm", "ff_norm"),
+        WeightRenaming(r"^model\.transformer\.wte", r"model.embed_tokens"),
+        WeightRenaming(r"^model\.transformer\.ln_f", r"model.norm"),
+        WeightRenaming(r"^model\.transformer\.ff_out", r"lm_head"),
+    ]
