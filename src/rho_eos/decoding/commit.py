@@ -1,0 +1,46 @@
+"""Which MASKs to fill in this step. Pure functions over the predictions at candidate positions."""
+
+import numpy as np
+
+from rho_eos.decoding.policy import Positions, Prediction, SpecialTokens, View
+
+
+def first_open_block(masked: Positions, block_length: int | None) -> Positions:
+    """The MASKs of the first aligned block that still holds one; all of them without blocks."""
+    if block_length is None or len(masked) == 0:
+        return masked
+    end = (int(masked[0]) // block_length + 1) * block_length
+    return masked[: np.searchsorted(masked, end)]
+
+
+def without_eos_if_possible(candidates: Prediction, special: SpecialTokens) -> Prediction:
+    """The candidates that would not end the text, unless all of them would."""
+    goes_on = ~np.isin(candidates.token, special.ends)
+    return candidates.at(candidates.positions[goes_on]) if goes_on.any() else candidates
+
+
+def above_threshold(candidates: Prediction, threshold: float) -> Positions:
+    """The τ rule: every candidate more confident than τ, or else the single most confident one."""
+    chosen = candidates.positions[candidates.confidence > threshold]
+    return chosen if len(chosen) else most_confident(candidates, 1)
+
+
+def most_confident(candidates: Prediction, count: int) -> Positions:
+    """The `count` most confident candidates; among equals the leftmost."""
+    order = np.argsort(-candidates.confidence, kind="stable")
+    return np.sort(candidates.positions[order[:count]])
+
+
+def commit_by_threshold(
+    view: View,
+    prediction: Prediction,
+    special: SpecialTokens,
+    threshold: float,
+    block_length: int | None,
+    defer_eos: bool = False,
+) -> Positions:
+    """METHOD §2.3, the commit rule that ρ-EOS, DAEDAL and the fair fixed-length control share."""
+    candidates = prediction.at(first_open_block(view.masked, block_length))
+    if defer_eos:
+        candidates = without_eos_if_possible(candidates, special)
+    return above_threshold(candidates, threshold)

@@ -1,0 +1,168 @@
+"""Anything that runs on the device happens here: one packed forward, then statistics of its logits.
+
+No (batch, length, vocabulary) tensor exists at any time: the vocabulary projection is made only
+where a prediction is wanted, in chunks of bounded size, and each chunk is reduced at once to a token,
+its probability and P(EOS).
+"""
+
+import time
+from collections.abc import Sequence as Rows
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from rho_eos.decoding.policy import Prediction, SpecialTokens
+from rho_eos.engine.batch import PackedBatch, pack
+from rho_eos.engine.sequence import Sequence
+from rho_eos.models.attention import PackedRows, wants_varlen_kernel
+
+
+class Runner(Protocol):
+    """What the engine needs; tests put a scripted model here."""
+
+    def predict(self, sequences: Rows[Sequence]) -> list[Prediction]: ...
+
+
+class ModelRunner:
+    def __init__(self, model: Any, special: SpecialTokens, logits_megabytes: int = 64) -> None:
+        self.model = model
+        self.special = special
+        self.device: torch.device = model.device
+        self.forward_seconds = 0.0  # spent in the model itself: layers and vocabulary projection
+        vocabulary = model.lm_head.out_features
+        self.chunk = max(1, logits_megabytes * 2**20 // (vocabulary * 4))
+        # EOS and the other ends: forbidden where a minimum length is not reached yet.
+        self.end_ids = torch.tensor(special.ends, device=self.device)
+
+    @torch.inference_mode()
+    def predict(self, sequences: Rows[Sequence]) -> list[Prediction]:
+        """One forward for all rows; each sequence gets its prediction, whoever it shares it with."""
+        batch = pack(sequences, self.model.prediction_shift)
+        hidden = self._hidden_states(batch)
+        token, confidence, eos = self._statistics(hidden, batch, sequences)
+        bounds = np.cumsum(batch.counts)[:-1]
+        return [
+            Prediction(*parts)
+            for parts in zip(
+                batch.wanted,
+                np.split(token, bounds),
+                np.split(confidence, bounds),
+                np.split(eos, bounds),
+                strict=True,
+            )
+        ]
+
+    def _hidden_states(self, batch: PackedBatch) -> torch.Tensor:
+        """(tokens, hidden): the last layer's output for the packed rows."""
+        started = time.perf_counter()
+        bounds = None
+        if wants_varlen_kernel(self.device, self.model.dtype):
+            bounds = torch.tensor((0, *batch.row_lengths), device=self.device)
+            bounds = bounds.cumsum(0, dtype=torch.int32)
+        hidden: torch.Tensor = self.model.model(
+            input_ids=self._on_device(batch.input_ids)[None],
+            position_ids=self._on_device(batch.position_ids)[None],
+            rows=PackedRows(batch.row_lengths, bounds),
+        ).last_hidden_state[0]
+        self.forward_seconds += time.perf_counter() - started
+        return hidden
+
+    def _statistics(
+        self, hidden: torch.Tensor, batch: PackedBatch, sequences: Rows[Sequence]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Chosen token, its probability and P(EOS) at every wanted position, chunk by chunk."""
+        wanted = hidden[self._on_device(batch.read_at)]
+        unconditional = hidden[self._on_device(batch.unconditional_at)]
+        owners = np.repeat(np.arange(len(sequences)), batch.counts)
+        positions = np.concatenate(batch.wanted)
+        token: list[torch.Tensor] = []
+        log_confidence: list[torch.Tensor] = []
+        log_eos: list[torch.Tensor] = []
+        for start in range(0, len(wanted), self.chunk):
+            part = slice(start, min(start + self.chunk, len(wanted)))
+            logits = self._project(wanted[part])
+            self._guide(logits, unconditional, batch, part, owners, sequences)
+            chosen, chosen_logit, eos_logit, total = self._choose(
+                logits, owners[part], positions[part], sequences
+            )
+            token.append(chosen)
+            log_confidence.append(chosen_logit - total)
+            log_eos.append(eos_logit - total)
+        return (
+            torch.cat(token).cpu().numpy(),
+            torch.cat(log_confidence).double().exp().cpu().numpy(),
+            torch.cat(log_eos).double().exp().cpu().numpy(),
+        )
+
+    def _project(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(chunk, vocabulary) in float32."""
+        started = time.perf_counter()
+        logits: torch.Tensor = self.model.lm_head(hidden).float()
+        self.forward_seconds += time.perf_counter() - started
+        return logits
+
+    def _guide(
+        self,
+        logits: torch.Tensor,
+        unconditional: torch.Tensor,
+        batch: PackedBatch,
+        part: slice,
+        owners: np.ndarray,
+        sequences: Rows[Sequence],
+    ) -> None:
+        """Classifier-free guidance, in place: unconditional + (scale + 1) · (own - unconditional)."""
+        first, last = np.searchsorted(batch.guided, (part.start, part.stop))
+        if first == last:
+            return
+        guided = batch.guided[first:last]
+        scale = torch.tensor(
+            [[sequences[owners[index]].params.cfg_scale] for index in guided],
+            dtype=logits.dtype,
+            device=self.device,
+        )
+        without = self._project(unconditional[first:last])
+        inside = self._on_device(guided - part.start)
+        logits[inside] = without + (scale + 1) * (logits[inside] - without)
+
+    def _choose(
+        self,
+        logits: torch.Tensor,  # (chunk, vocabulary), overwritten
+        owners: np.ndarray,
+        positions: np.ndarray,
+        sequences: Rows[Sequence],
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Chosen token, its logit, EOS's logit, and the log-sum-exp over the whole vocabulary."""
+        total = logits.logsumexp(-1)
+        eos_logit = logits[:, self.special.eos].clone()
+        logits[:, self.special.mask] = -torch.inf
+        too_early = [
+            index
+            for index, (owner, position) in enumerate(zip(owners, positions, strict=True))
+            if position < sequences[owner].params.min_new_tokens
+        ]
+        if too_early:
+            rows = torch.tensor(too_early, device=self.device)
+            logits[rows[:, None], self.end_ids] = -torch.inf
+        chosen_logit, chosen = logits.max(-1)
+        for index, (owner, position) in enumerate(zip(owners, positions, strict=True)):
+            sequence = sequences[owner]
+            if sequence.params.temperature > 0:
+                noisy = logits[index].double() + sequence.params.temperature * self._gumbel(
+                    sequence, int(position), logits.shape[-1]
+                )
+                chosen[index] = noisy.argmax()
+                chosen_logit[index] = logits[index, chosen[index]]
+        return chosen, chosen_logit, eos_logit, total
+
+    def _gumbel(self, sequence: Sequence, position: int, size: int) -> torch.Tensor:
+        """Noise that depends on seed, step and position alone: batch mates cannot change it.
+
+        Drawn on the CPU, so that a seed means the same on every device.
+        """
+        key = np.random.SeedSequence((sequence.params.seed, sequence.steps, position))
+        uniform = np.random.Generator(np.random.PCG64(key)).random(size)
+        return torch.from_numpy(-np.log(-np.log(uniform + 1e-300))).to(self.device)
+
+    def _on_device(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device, non_blocking=True)

@@ -1,0 +1,92 @@
+"""What a request gives back: the text, and honest figures of what it cost."""
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"  # EOS, end of turn or a stop string
+    LENGTH = "length"  # the canvas is full and no EOS came
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """METHOD §7. `positions_evaluated` is the cost: Σ over forwards of prompt + canvas."""
+
+    prompt_tokens: int
+    n_token: int  # final canvas length
+    e_token: int  # the same, less trailing EOS
+    nfe: int
+    positions_evaluated: int
+    committed: int
+    expansions: int
+    contractions: int
+    seconds_waiting: float
+    seconds_running: float
+
+    @property
+    def e_ratio(self) -> float:
+        return self.e_token / self.n_token if self.n_token else 0.0
+
+    @property
+    def tokens_per_forward(self) -> float:
+        return self.committed / self.nfe if self.nfe else 0.0
+
+    @property
+    def adjustments(self) -> int:
+        return self.expansions + self.contractions
+
+    def as_dict(self) -> dict[str, Any]:
+        derived = ("e_ratio", "tokens_per_forward", "adjustments")
+        return asdict(self) | {name: getattr(self, name) for name in derived}
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One forward of one sequence, for people and plots. Positions are canvas indices."""
+
+    step: int
+    length: int  # L during the forward
+    masks: int  # MASKs before this step's commits
+    rho: float | None  # implicit EOS density, whatever signal steers
+    signal: float | None  # the number the length decision was based on
+    action: str  # hold, expand, contract, insert
+    change: int  # by how much L changed after the forward
+    at: int | None = None  # where MASKs were inserted
+    committed: tuple[tuple[int, int, float], ...] = ()  # (position, token, confidence)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The result of one request. `token_ids` is what is returned, `canvas_token_ids` all there was.
+
+    Positions behind the end that were never decoded (early stop) are reported as EOS, which is what
+    a position behind the end means; so no MASK id ever leaves the engine.
+    """
+
+    id: str
+    text: str
+    token_ids: list[int]
+    canvas_token_ids: list[int]
+    finish_reason: FinishReason
+    usage: Usage
+    trace: list[StepRecord] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-ready line; the trace only where one was asked for."""
+        line: dict[str, Any] = {
+            "id": self.id,
+            "text": self.text,
+            "token_ids": self.token_ids,
+            "canvas_token_ids": self.canvas_token_ids,
+            "finish_reason": self.finish_reason.value,
+            **self.usage.as_dict(),
+        }
+        if self.trace:
+            line["trace"] = [record.as_dict() for record in self.trace]
+        return line
