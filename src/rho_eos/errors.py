@@ -1,4 +1,4 @@
-"""The one exception that means "the user's input is at fault": edges turn it into exit code 2 or HTTP 400."""
+"""The one exception that means "the input is at fault": exit code 2, or HTTP 400."""
 
 
 class UserError(ValueError):
