@@ -50,9 +50,8 @@ class _Validated:
         self._check(field, number and math.isfinite(value) and ok(value), takes)
 
     def _check_choice(self, field: str, choices: Any) -> None:
-        self._check(
-            field, getattr(self, field) in choices, f"one of {', '.join(map(str, choices))}"
-        )
+        takes = ", ".join("none" if choice is None else choice for choice in choices)
+        self._check(field, getattr(self, field) in choices, f"one of {takes}")
 
     def _check_flag(self, field: str) -> None:
         self._check(field, isinstance(getattr(self, field), bool), "true or false")
@@ -60,7 +59,7 @@ class _Validated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeParams(_Validated):
-    """How one request is decoded. Defaults are ρ-EOS as published (METHOD: Asym, τ 0.9, block 32)."""
+    """How one request is decoded. The defaults are ρ-EOS as published: Asym, τ 0.9, block 32."""
 
     policy: str = "rho-eos"
     #: ρ-EOS region by name; `rho_low` and `rho_high`, where given, take its place.

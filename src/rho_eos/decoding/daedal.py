@@ -1,4 +1,4 @@
-"""DAEDAL: grow an all-MASK canvas until it looks long enough, then denoise, inserting where unsure."""
+"""DAEDAL: grow an all-MASK canvas until it looks long enough, then denoise; insert if unsure."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ INSERT_BELOW = 0.1
 class Daedal:
     """METHOD §4; with the density signal it is the two-stage cell of §3. It never shrinks.
 
-    `region` holds the two thresholds: stage 1 grows below the first, stage 2 inserts below the second.
+    `region` holds two thresholds: stage 1 grows below the first, stage 2 inserts below the second.
     """
 
     def __init__(self, params: DecodeParams, special: SpecialTokens) -> None:

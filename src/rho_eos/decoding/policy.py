@@ -45,7 +45,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the model says at `positions`: the MASKs, or the whole canvas if the policy asks for it."""
+    """What the model says at `positions`: the MASKs, or the whole canvas if the policy asks."""
 
     positions: Positions
     token: np.ndarray  # (n,) int64, the chosen token, never MASK
@@ -85,7 +85,7 @@ class Trim:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Replace the MASK at `at` by `count` MASKs; what then exceeds `limit` is dropped at the end."""
+    """Replace the MASK at `at` by `count` MASKs; what exceeds `limit` is dropped at the end."""
 
     count: int
     at: int

@@ -1,7 +1,8 @@
 """The rule of the released ρ-EOS code at batch size 1, kept so that its numbers can be run again.
 
-It differs from the paper (METHOD §8): the signal is EOS confidence, contraction cuts whatever stands
-at the end, the commit window need not be aligned, and reaching L_max freezes the length for good.
+It differs from the paper (METHOD §8): the signal is EOS confidence, contraction cuts whatever
+stands at the end, the commit window need not be aligned, and reaching L_max freezes the length
+for good.
 """
 
 from rho_eos.config import DecodeParams

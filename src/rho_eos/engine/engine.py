@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rho_eos.config import DecodeParams
-from rho_eos.decoding.policy import SpecialTokens
+from rho_eos.decoding.policy import Prediction, SpecialTokens, View
 from rho_eos.engine.runner import Runner
 from rho_eos.engine.scheduler import Scheduler
 from rho_eos.engine.sequence import Sequence
@@ -29,8 +29,17 @@ class StepEvent:
     """What one step did to one sequence, and its output if that was the last."""
 
     sequence: Sequence
+    view: View  # the canvas as the model saw it
+    prediction: Prediction
     record: StepRecord
     output: Output | None
+
+    @property
+    def draft(self) -> np.ndarray:
+        """(L,) the canvas the model saw, with its implicit tokens in place of the MASKs."""
+        draft = self.view.canvas.copy()
+        draft[self.view.masked] = self.prediction.at(self.view.masked).token
+        return draft
 
 
 class Engine:
@@ -66,10 +75,11 @@ class Engine:
         predictions = self.runner.predict(batch)
         events = []
         for sequence, prediction in zip(batch, predictions, strict=True):
-            record = sequence.advance(prediction)
+            view = sequence.view()
+            record = sequence.advance(view, prediction)
             self._finish_at_stop_string(sequence)
             output = self._retire(sequence) if sequence.finish_reason else None
-            events.append(StepEvent(sequence, record, output))
+            events.append(StepEvent(sequence, view, prediction, record, output))
         return events
 
     def cancel(self, id: str) -> Output | None:

@@ -1,8 +1,8 @@
 """Anything that runs on the device happens here: one packed forward, then statistics of its logits.
 
 No (batch, length, vocabulary) tensor exists at any time: the vocabulary projection is made only
-where a prediction is wanted, in chunks of bounded size, and each chunk is reduced at once to a token,
-its probability and P(EOS).
+where a prediction is wanted, in chunks of bounded size, and each chunk is reduced at once to a
+token, its probability and P(EOS).
 """
 
 import time
@@ -37,7 +37,7 @@ class ModelRunner:
 
     @torch.inference_mode()
     def predict(self, sequences: Rows[Sequence]) -> list[Prediction]:
-        """One forward for all rows; each sequence gets its prediction, whoever it shares it with."""
+        """One forward for all rows; a sequence's prediction does not depend on its batch mates."""
         batch = pack(sequences, self.model.prediction_shift)
         hidden = self._hidden_states(batch)
         token, confidence, eos = self._statistics(hidden, batch, sequences)
@@ -111,7 +111,7 @@ class ModelRunner:
         owners: np.ndarray,
         sequences: Rows[Sequence],
     ) -> None:
-        """Classifier-free guidance, in place: unconditional + (scale + 1) · (own - unconditional)."""
+        """Classifier-free guidance, in place: without + (scale + 1) · (own - without prompt)."""
         first, last = np.searchsorted(batch.guided, (part.start, part.stop))
         if first == last:
             return

@@ -15,7 +15,6 @@ from rho_eos.decoding.policy import (
     Positions,
     Prediction,
     SpecialTokens,
-    Step,
     Trim,
     View,
     make_policy,
@@ -52,7 +51,7 @@ class Sequence:
 
     @property
     def cost(self) -> int:
-        """Positions that the next forward of this sequence evaluates; guidance needs a second row."""
+        """Positions that its next forward evaluates; guidance needs a second row."""
         rows = 2 if self.params.cfg_scale > 0 else 1
         return rows * (len(self.prompt) + len(self.canvas))
 
@@ -63,9 +62,8 @@ class Sequence:
         """Canvas positions whose prediction the policy needs."""
         return np.arange(len(self.canvas)) if self.policy.needs_whole_canvas else self.masked
 
-    def advance(self, prediction: Prediction) -> StepRecord:
+    def advance(self, view: View, prediction: Prediction) -> StepRecord:
         """One denoising step: ask the policy, commit, and unless that finished the text, edit."""
-        view = self.view()
         step = self.policy.step(view, prediction)
         self._count_forward()
         self._commit(step.commit, prediction)
@@ -134,6 +132,7 @@ class Sequence:
     def _commit(self, positions: Positions, prediction: Prediction) -> None:
         if not np.all(self.canvas[positions] == self.special.mask):
             raise AssertionError("a policy may only commit MASK positions")
+        self.canvas = self.canvas.copy()  # views of earlier steps stay as they were
         self.canvas[positions] = prediction.at(positions).token
         self.committed += len(positions)
 

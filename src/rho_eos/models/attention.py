@@ -1,4 +1,4 @@
-"""Attention over packed rows: several sequences in one (1, tokens) batch, none of which sees another.
+"""Attention over packed rows: several sequences in one (1, tokens) batch, none seeing another.
 
 Linear layers do not care where one row ends and the next begins; attention does. This module is
 registered with transformers as the attention implementation `rho_eos_packed`, so its own decoder
@@ -19,7 +19,7 @@ PACKED = "rho_eos_packed"
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Where the rows of a packed batch lie. `bounds` is on the device, only for the varlen kernel."""
+    """Where the rows of a packed batch lie. `bounds` is on the device, for the varlen kernel."""
 
     lengths: tuple[int, ...]
     bounds: torch.Tensor | None = None  # (rows + 1,) int32, cumulative lengths
@@ -57,7 +57,7 @@ def packed_attention(
 
 
 def wants_varlen_kernel(device: torch.device, dtype: torch.dtype) -> bool:
-    """The flash kernel exists on CUDA for half precision; everywhere else a row is one SDPA call."""
+    """The flash kernel exists on CUDA for half precision; elsewhere a row is one SDPA call."""
     return device.type == "cuda" and dtype in (torch.float16, torch.bfloat16)
 
 

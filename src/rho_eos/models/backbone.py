@@ -1,4 +1,4 @@
-"""What all masked diffusion families share: a bidirectional decoder stack and a language-model head.
+"""What all masked diffusion families share: a bidirectional stack and a language-model head.
 
 The layers are transformers' own (Llama, Qwen2, Qwen3); these mixins replace only the causal forward
 around them and make loading strict: transformers fills a missing weight with random numbers and a
@@ -17,7 +17,7 @@ from rho_eos.errors import UserError
 
 
 class BidirectionalStack:
-    """Mixed into a transformers decoder (`LlamaModel`, …): the same layers, every position sees all."""
+    """Mixed into a transformers decoder (`LlamaModel`, …): its layers, every position sees all."""
 
     config: Any
     embed_tokens: nn.Embedding
@@ -30,7 +30,7 @@ class BidirectionalStack:
         # EOS is the padding token *and* the signal: its embedding must be trained like any other.
         self.embed_tokens.padding_idx = None
         for layer in self.layers:
-            layer.self_attn.is_causal = False  # type: ignore[union-attr, assignment]
+            layer.self_attn.is_causal = False  # type: ignore[union-attr]
 
     def forward(
         self,
@@ -58,7 +58,7 @@ class BidirectionalStack:
 
 
 class MaskedDiffusionHead:
-    """Mixed into a transformers `PreTrainedModel`: the stack, the vocabulary projection, strict loading."""
+    """Mixed into a transformers `PreTrainedModel`: stack, vocabulary projection, strict loading."""
 
     #: The prediction for position i is read at position i - prediction_shift (Dream: 1).
     prediction_shift = 0

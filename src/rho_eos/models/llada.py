@@ -31,7 +31,7 @@ _ONLY_SUPPORTED: dict[str, Any] = {
 
 
 class LLaDAConfig(PreTrainedConfig):
-    """LLaDA's published fields; `attribute_map` lets Llama's layers read them by their usual names."""
+    """LLaDA's published fields; `attribute_map` lets Llama's layers read them by their names."""
 
     model_type = "llada"
     attribute_map = {

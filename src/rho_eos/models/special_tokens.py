@@ -1,0 +1,51 @@
+"""MASK, EOS and end-of-turn ids: from the user, else the config, else the tokenizer."""
+
+from typing import Any
+
+from rho_eos.config import EngineConfig
+from rho_eos.decoding.policy import SpecialTokens
+from rho_eos.errors import UserError
+
+#: Names of the end-of-turn token in the chat formats of the families we know (LLaDA, Qwen).
+END_OF_TURN_NAMES = ("<|eot_id|>", "<|im_end|>")
+
+
+def find_special_tokens(config: EngineConfig, model_config: Any, tokenizer: Any) -> SpecialTokens:
+    """Raise when MASK or EOS is nowhere to be found: decoding cannot start without them."""
+    mask = _first(
+        config.mask_token_id,
+        getattr(model_config, "mask_token_id", None),
+        getattr(tokenizer, "mask_token_id", None),
+    )
+    eos = _first(
+        config.eos_token_id,
+        getattr(model_config, "eos_token_id", None),
+        getattr(tokenizer, "eos_token_id", None),
+    )
+    for name, value in (("mask_token_id", mask), ("eos_token_id", eos)):
+        if value is None:
+            raise UserError(f"neither config nor tokenizer has a {name}; give one as {name}")
+        if not 0 <= value < model_config.vocab_size:
+            raise UserError(
+                f"{name} is {value}, but takes an id below {model_config.vocab_size}, "
+                "the size of the model's vocabulary"
+            )
+    assert mask is not None and eos is not None
+    if mask == eos:
+        raise UserError(f"mask_token_id and eos_token_id are both {mask}, but must differ")
+    end_of_turn = config.end_of_turn_id
+    return SpecialTokens(mask, eos, _named(tokenizer) if end_of_turn is None else end_of_turn)
+
+
+def _first(*candidates: int | list[int] | None) -> int | None:
+    for candidate in candidates:
+        if isinstance(candidate, list):
+            candidate = candidate[0] if candidate else None
+        if candidate is not None:
+            return candidate
+    return None
+
+
+def _named(tokenizer: Any) -> int | None:
+    vocabulary = tokenizer.get_vocab() if tokenizer is not None else {}
+    return next((vocabulary[name] for name in END_OF_TURN_NAMES if name in vocabulary), None)
