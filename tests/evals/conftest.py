@@ -1,0 +1,14 @@
+"""The sandbox backends that tests run on."""
+
+import pytest
+from tests.support import require
+
+from rho_eos.evals.sandbox import Backend, unavailable
+
+
+@pytest.fixture(params=[Backend.BUBBLEWRAP, Backend.NAMESPACES], ids=str)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each backend that confines; the test skips, with the reason, where it does not work."""
+    reason = unavailable(request.param)
+    require(reason is None, f"the sandbox backend {request.param} does not work here: {reason}")
+    return request.param
