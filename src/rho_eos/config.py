@@ -22,6 +22,11 @@ DAEDAL_REGION = (0.5, 0.9)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
+def setting(default: Any, help: str) -> Any:
+    """A field with the one sentence that every edge shows for it."""
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
 class _Validated:
     """Shared by both configurations: construction from a mapping and the error sentences."""
 
@@ -61,37 +66,33 @@ class _Validated:
 class DecodeParams(_Validated):
     """How one request is decoded. The defaults are ρ-EOS as published: Asym, τ 0.9, block 32."""
 
-    policy: str = "rho-eos"
-    #: ρ-EOS region by name; `rho_low` and `rho_high`, where given, take its place.
-    preset: str = "asym"
-    rho_low: float | None = None
-    rho_high: float | None = None
-    #: What is compared with the region; None: density for ρ-EOS, confidence for DAEDAL.
-    signal: str | None = None
-    #: L_init and L_max. The fixed policy decodes a canvas of exactly `initial_length`.
-    initial_length: int = 64
-    max_new_tokens: int = 2048
-    min_new_tokens: int = 0
-    #: τ: MASKs more confident than this are committed at once.
-    threshold: float = 0.9
-    #: Fixed policy only: spread the commits evenly over so many steps, instead of the τ rule.
-    steps: int | None = None
-    block_length: int | None = 32
-    #: E(ρ): base · m(steps of `interval` away from the region), m capped.
-    expansion: str = "exponential"
-    expansion_base: int = 8
-    expansion_interval: float = 0.1
-    expansion_cap: int = 8
-    #: N: the length may change during the first N steps.
-    horizon: int = 64
-    temperature: float = 0.0
-    seed: int = 0
-    cfg_scale: float = 0.0
-    stop: tuple[str, ...] = ()
-    #: Commit EOS in a block only when nothing else is left in it (LLaDA: confidence_eos_eot_inf).
-    defer_eos: bool = False
-    early_stop: bool = True
-    trace: bool = False
+    policy: str = setting("rho-eos", "decoding rule: rho-eos, fixed or daedal")
+    preset: str = setting("asym", "equilibrium region: asym, sym, or released (the released code)")
+    rho_low: float | None = setting(None, "expand below this signal (default: the preset's)")
+    rho_high: float | None = setting(None, "contract above this signal (default: the preset's)")
+    signal: str | None = setting(
+        None, "what is compared with the region: density or confidence (default: the policy's own)"
+    )
+    initial_length: int = setting(64, "canvas length to start with; fixed keeps it")
+    max_new_tokens: int = setting(2048, "longest canvas (L_max); at most what the context leaves")
+    min_new_tokens: int = setting(0, "no end of text before this many tokens")
+    threshold: float = setting(0.9, "commit every MASK more confident than this (τ)")
+    steps: int | None = setting(
+        None, "fixed only: commit an equal share in each of so many steps, instead of the τ rule"
+    )
+    block_length: int | None = setting(32, "commit within one block at a time; none: anywhere")
+    expansion: str = setting("exponential", "E(ρ): constant, linear or exponential")
+    expansion_base: int = setting(8, "smallest change of length, in tokens")
+    expansion_interval: float = setting(0.1, "distance of ρ to the region that is one step of E")
+    expansion_cap: int = setting(8, "largest multiple of the base")
+    horizon: int = setting(64, "the length may change during the first so many steps (N)")
+    temperature: float = setting(0.0, "0 is greedy; above, Gumbel noise from the seed")
+    seed: int = setting(0, "seed of this request's noise")
+    cfg_scale: float = setting(0.0, "classifier-free guidance; above 0 it doubles the cost")
+    stop: tuple[str, ...] = setting((), "end the text before this string")
+    defer_eos: bool = setting(False, "commit EOS in a block only when nothing else is left in it")
+    early_stop: bool = setting(True, "stop once the text is complete; same text, fewer steps")
+    trace: bool = setting(False, "record every step")
 
     def __post_init__(self) -> None:
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
@@ -166,18 +167,16 @@ class DecodeParams(_Validated):
 class EngineConfig(_Validated):
     """What a process decides once: which model, where it runs, how much runs together."""
 
-    model: str = "tiny"
-    revision: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    #: Rows per forward, and Σ (prompt + canvas) per forward.
-    max_rows: int = 32
-    max_positions: int = 16384
-    #: The largest piece of logits held at once.
-    logits_megabytes: int = 64
-    mask_token_id: int | None = None
-    eos_token_id: int | None = None
-    end_of_turn_id: int | None = None
+    model: str = setting("tiny", "tiny (built in), a checkpoint folder, or a Hub id")
+    revision: str | None = setting(None, "branch, tag or commit of a Hub model")
+    device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps")
+    dtype: str = setting("auto", "auto, float32, bfloat16 or float16")
+    max_rows: int = setting(32, "sequences per forward")
+    max_positions: int = setting(16384, "prompt and canvas positions per forward, over all rows")
+    logits_megabytes: int = setting(64, "largest piece of logits held at once")
+    mask_token_id: int | None = setting(None, "MASK id, if not the checkpoint's")
+    eos_token_id: int | None = setting(None, "EOS id, if not the checkpoint's")
+    end_of_turn_id: int | None = setting(None, "end-of-turn id, if not the tokenizer's")
 
     def __post_init__(self) -> None:
         self._check("model", isinstance(self.model, str) and bool(self.model), "a folder or Hub id")

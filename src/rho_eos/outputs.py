@@ -52,9 +52,10 @@ class StepRecord:
     masks: int  # MASKs before this step's commits
     rho: float | None  # implicit EOS density, whatever signal steers
     signal: float | None  # the number the length decision was based on
-    action: str  # hold, expand, contract, insert
+    action: str  # hold, expand, contract, insert, close (append committed EOS)
     change: int  # by how much L changed after the forward
-    at: int | None = None  # where MASKs were inserted
+    at: int | None = None  # the MASK that was replaced by several
+    inserted: int = 0  # by how many, before what exceeded L_max was dropped at the end
     committed: tuple[tuple[int, int, float], ...] = ()  # (position, token, confidence)
 
     def as_dict(self) -> dict[str, Any]:

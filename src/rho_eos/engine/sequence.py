@@ -86,6 +86,7 @@ class Sequence:
             action=_name(edit, change),
             change=change,
             at=edit.at if isinstance(edit, Insert) else None,
+            inserted=edit.count if isinstance(edit, Insert) else 0,
             committed=tuple(
                 zip(
                     chosen.positions.tolist(),
@@ -171,4 +172,6 @@ class Sequence:
 def _name(edit: Edit, change: int) -> str:
     if isinstance(edit, Insert):
         return "insert"
+    if isinstance(edit, Append) and edit.committed_eos:
+        return "close"
     return "expand" if change > 0 else "contract" if change < 0 else "hold"

@@ -1,0 +1,133 @@
+"""`rho-eos generate`: one prompt from the command line or stdin, or many from a file."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rho_eos.errors import UserError
+
+
+def generate(
+    engine_options: dict[str, Any],
+    decode_options: dict[str, Any],
+    prompt: Annotated[
+        str | None, typer.Argument(help="The prompt; read from stdin if it is not given.")
+    ] = None,
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object with text, tokens and metrics.")
+    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")] = False,
+    input_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--input",
+            "-i",
+            help="Many prompts: JSON lines with prompt, messages or prompt_token_ids, optionally "
+            "id and any decoding parameter.",
+        ),
+    ] = None,
+    output_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Where results go, line by line. Run again to continue."
+        ),
+    ] = None,
+    trace_file: Annotated[
+        Path | None, typer.Option(help="Write every denoising step to this file, as JSON lines.")
+    ] = None,
+) -> int:
+    """Generate text for one prompt, or for every line of a file.
+
+    [bold]Examples[/bold]
+
+      rho-eos generate "What is (3 + 4) * 2?"
+
+      rho-eos generate --policy fixed --initial-length 128 --json < prompt.txt
+
+      rho-eos generate --input prompts.jsonl --output out.jsonl --preset sym
+    """
+    if (input_file is None) != (output_file is None):
+        raise UserError("--input and --output go together")
+    if input_file is not None and output_file is not None:
+        if prompt is not None:
+            raise UserError("give either a prompt or --input, not both")
+        return _generate_file(engine_options, decode_options, raw, input_file, output_file)
+    text = prompt if prompt is not None else _from_stdin()
+    from rho_eos.config import DecodeParams
+    from rho_eos.llm import LLM
+    from rho_eos.trace import write_trace
+
+    if trace_file is not None:
+        decode_options["trace"] = True
+    params = DecodeParams.from_mapping(decode_options)
+    outputs = LLM(**engine_options).generate([text], params, raw=raw)
+    if trace_file is not None:
+        write_trace(trace_file, outputs)
+    if json_output:
+        print(json.dumps(outputs[0].as_dict(), ensure_ascii=False))
+    else:
+        print(outputs[0].text)
+    return 0
+
+
+def _from_stdin() -> str:
+    if sys.stdin.isatty():
+        raise UserError("give a prompt as an argument, on stdin, or in a file with --input")
+    return sys.stdin.read()
+
+
+def _generate_file(
+    engine_options: dict[str, Any],
+    decode_options: dict[str, Any],
+    raw: bool,
+    input_file: Path,
+    output_file: Path,
+) -> int:
+    """Exit code 2 if any line was bad; the good ones have run all the same."""
+    from rich.console import Console
+
+    from rho_eos.bulk import read_requests, run_bulk
+    from rho_eos.cli.progress import bulk_progress
+    from rho_eos.config import DecodeParams
+    from rho_eos.jsonl import ResultFile, read_lines
+    from rho_eos.llm import LLM
+    from rho_eos.outputs import Output
+
+    console = Console(stderr=True)
+    DecodeParams.from_mapping(decode_options)  # a bad option is an error before any line is read
+    total = sum(1 for _ in read_lines(input_file))
+    llm = LLM(**engine_options)
+    complaints: list[str] = []
+    tokens, started = 0, time.perf_counter()
+    with ResultFile(output_file) as results, bulk_progress(console, total) as progress:
+
+        def complain(message: str) -> None:
+            complaints.append(message)
+            console.print(f"rho-eos: {message}", markup=False, highlight=False, soft_wrap=True)
+            progress.advance()
+
+        def done(output: Output) -> None:
+            nonlocal tokens
+            tokens += len(output.token_ids)
+            progress.advance(tokens / (time.perf_counter() - started))
+
+        before = len(results.ids)
+        progress.advance(by=before)
+        requests = read_requests(input_file, llm, decode_options, raw, set(results.ids), complain)
+        try:
+            run_bulk(llm, requests, results, done)
+        except KeyboardInterrupt:
+            console.print(
+                f"rho-eos: interrupted with {len(results.ids)} of {total} done; "
+                "run the same command again to continue"
+            )
+            return 130
+        made = len(results.ids) - before
+    skipped = f", {before} were there already" if before else ""
+    bad = f", {len(complaints)} bad" if complaints else ""
+    console.print(f"{made} generated{skipped}{bad} → {output_file}", highlight=False)
+    return 2 if complaints else 0

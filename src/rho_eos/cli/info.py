@@ -1,0 +1,61 @@
+"""`rho-eos info`: what a checkpoint is, without loading its weights."""
+
+from typing import Annotated, Any
+
+import typer
+
+
+def info(
+    engine_options: dict[str, Any],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[MODEL]", help="tiny, a folder or a Hub id.")
+    ] = None,
+) -> int:
+    """Show family, parameters, special ids, types and memory of a model."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from rho_eos.config import EngineConfig
+    from rho_eos.models.loading import choose_device, choose_dtype, open_checkpoint
+
+    named = {} if name is None else {"model": name}
+    config = EngineConfig.from_mapping(engine_options | named)
+    checkpoint = open_checkpoint(config)
+    device = choose_device(config.device)
+    dtype = choose_dtype(config.dtype, device, checkpoint.config)
+    special, tokenizer = checkpoint.special, checkpoint.tokenizer
+    hidden = checkpoint.config.hidden_size
+    heads = checkpoint.config.num_attention_heads
+    groups = checkpoint.config.num_key_value_heads
+
+    def token(id: int | None) -> str:
+        if id is None:
+            return "none"
+        return f"{id}" if tokenizer is None else f"{id}  {tokenizer.convert_ids_to_tokens(id)}"
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    rows = {
+        "model": config.model,
+        "family": checkpoint.family,
+        "parameters": f"{checkpoint.parameters:,}",
+        "shape": f"{checkpoint.config.num_hidden_layers} layers, width {hidden}, {heads} heads"
+        + (f" ({groups} key/value)" if groups != heads else ""),
+        "vocabulary": f"{checkpoint.config.vocab_size:,}",
+        "context": f"{checkpoint.context_length:,} positions",
+        "MASK": token(special.mask),
+        "EOS": token(special.eos),
+        "end of turn": token(special.end_of_turn),
+        "chat template": "yes" if getattr(tokenizer, "chat_template", None) else "no",
+        "stored": f"{', '.join(checkpoint.stored_dtypes)}, "
+        f"{_megabytes(checkpoint.stored_bytes)} in {len(checkpoint.files)} file(s)",
+        "would run on": f"{device} in {str(dtype).removeprefix('torch.')}, "
+        f"{_megabytes(checkpoint.parameters * dtype.itemsize)} of weights",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    Console(highlight=False, soft_wrap=True).print(table, markup=False)
+    return 0
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"

@@ -1,0 +1,167 @@
+"""`rho-eos watch`: the canvas while it denoises, grows and shrinks."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from rho_eos.outputs import Output, StepRecord
+from rho_eos.streaming import StreamEvent
+from rho_eos.trace import Cell, Replay
+
+GAUGE = 40
+_MASK, _EOS = "░", "·"
+
+
+def watch(
+    engine_options: dict[str, Any],
+    decode_options: dict[str, Any],
+    prompt: Annotated[str, typer.Argument(help="The prompt.")],
+    raw: Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")] = False,
+    delay: Annotated[float, typer.Option(help="Seconds to pause after each step.")] = 0.1,
+) -> int:
+    """Watch the canvas denoise: tokens by confidence, MASKs, ρ and the length as they change."""
+    from rich.console import Console
+
+    from rho_eos.config import DecodeParams
+    from rho_eos.llm import LLM
+
+    params = DecodeParams.from_mapping(decode_options)
+    llm = LLM(**engine_options)
+    console = Console(highlight=False)
+    events = llm.stream(prompt, params, raw=raw)
+    screen = Screen(llm, params)
+    if console.is_terminal:
+        _live(console, screen, events, delay)
+    else:
+        for event in events:
+            console.print(plain_line(event.record), soft_wrap=True)
+            screen.show(event)
+    assert screen.output is not None
+    console.print()
+    console.print(screen.output.text, markup=False, soft_wrap=True)
+    console.print(closing_line(screen.output), style="dim", soft_wrap=True)
+    return 0
+
+
+def _live(console: Any, screen: "Screen", events: Any, delay: float) -> None:
+    from rich.live import Live
+
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        for event in events:
+            screen.show(event)
+            live.update(screen.render(console.height), refresh=True)
+            time.sleep(delay)
+
+
+def plain_line(record: StepRecord) -> str:
+    """What a step did, for logs and pipes."""
+    rho = "  – " if record.rho is None else f"{record.rho:.2f}"
+    change = f"{record.action} {record.change:+d}" if record.change else record.action
+    return (
+        f"step {record.step + 1:3d}  L {record.length:4d}  MASKs {record.masks:4d}  "
+        f"ρ {rho}  {change:<13} {len(record.committed):3d} committed"
+    )
+
+
+def closing_line(output: Output) -> str:
+    usage = output.usage
+    return (
+        f"{output.finish_reason} · {usage.e_token} of {usage.n_token} positions used "
+        f"({usage.e_ratio:.0%}) · {usage.nfe} forwards · {usage.positions_evaluated:,} positions "
+        f"evaluated · {usage.expansions} expansions, {usage.contractions} contractions"
+    )
+
+
+class Screen:
+    """The picture after each step: a header, the gauge of ρ, and the canvas."""
+
+    def __init__(self, llm: Any, params: Any) -> None:
+        self.llm = llm
+        self.params = params
+        self.replay = Replay(params.first_length, llm.special.eos)
+        self.record: StepRecord | None = None
+        self.output: Output | None = None
+
+    def show(self, event: StreamEvent) -> None:
+        self.replay.apply(event.record)
+        self.record = event.record
+        self.output = event.output
+
+    def render(self, height: int) -> Any:
+        from rich.console import Group
+        from rich.panel import Panel
+
+        assert self.record is not None
+        title = f"{self.params.policy} · step {self.record.step + 1}"
+        body = Group(self._header(), self._gauge(), "", self._canvas(max(4, height - 8)))
+        return Panel(body, title=title, title_align="left", width=80)
+
+    def _header(self) -> Any:
+        from rich.text import Text
+
+        assert self.record is not None
+        arrow = {"expand": "▲", "insert": "▲", "close": "▲", "contract": "▼"}
+        mark = arrow.get(self.record.action, " ")
+        change = (
+            f"{mark} {self.record.action} {self.record.change:+d}" if self.record.change else ""
+        )
+        masks = sum(cell.token is None for cell in self.replay.cells)
+        return Text(
+            f"L {len(self.replay.cells):4d}   MASKs {masks:4d}   "
+            f"committed {len(self.record.committed):3d}   {change}"
+        )
+
+    def _gauge(self) -> Any:
+        """ρ from 0 to 1, the equilibrium region shaded."""
+        from rich.text import Text
+
+        assert self.record is not None
+        low, high = self.params.region
+        rho = self.record.rho
+        at = None if rho is None else round(rho * (GAUGE - 1))
+        bar = Text("ρ 0 ")
+        for tick in range(GAUGE):
+            inside = low <= tick / (GAUGE - 1) <= high and self.params.policy != "fixed"
+            if tick == at:
+                bar.append("█", style="bold green" if inside else "bold red")
+            else:
+                bar.append("▒" if inside else "─", style="green" if inside else "dim")
+        bar.append(" 1   " + ("–" if rho is None else f"{rho:.2f}"))
+        return bar
+
+    def _canvas(self, lines: int) -> Any:
+        """The tokens in reading order; only as many as the terminal has room for."""
+        from rich.text import Text
+
+        text = Text(no_wrap=False)
+        for cell in self.replay.cells:
+            text.append(*self._styled(cell))
+        wrapped = list(text.wrap(_plain_console(), 76))
+        if len(wrapped) > lines:
+            more = Text(f"… {len(wrapped) - lines + 1} more lines", style="dim")
+            wrapped = [*wrapped[: lines - 1], more]
+        return Text("\n").join(wrapped)
+
+    def _styled(self, cell: Cell) -> tuple[str, str]:
+        if cell.token is None:
+            return _MASK, "dim"
+        if cell.token in self.llm.special.ends:
+            return _EOS, "dim blue"
+        text = self.llm.tokenizer.decode([cell.token]) if self.llm.tokenizer else f"{cell.token} "
+        if self.record is not None and cell.step == self.record.step:
+            return text, "reverse"
+        return text, confidence_style(cell.confidence)
+
+
+def confidence_style(confidence: float) -> str:
+    """Certain tokens are plain, doubtful ones stand out."""
+    if confidence > 0.9:
+        return "green"
+    return "yellow" if confidence > 0.5 else "red"
+
+
+def _plain_console() -> Any:
+    from rich.console import Console
+
+    return Console(width=80)
