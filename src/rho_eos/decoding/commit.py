@@ -1,5 +1,7 @@
 """Which MASKs to fill in this step. Pure functions over the predictions at candidate positions."""
 
+import dataclasses
+
 import numpy as np
 
 from rho_eos.decoding.policy import Positions, Prediction, SpecialTokens, View
@@ -17,6 +19,12 @@ def without_eos_if_possible(candidates: Prediction, special: SpecialTokens) -> P
     """The candidates that would not end the text, unless all of them would."""
     goes_on = ~np.isin(candidates.token, special.ends)
     return candidates.at(candidates.positions[goes_on]) if goes_on.any() else candidates
+
+
+def with_ends_last(candidates: Prediction, special: SpecialTokens) -> Prediction:
+    """The same candidates; those that would end the text count as less sure than all others."""
+    ends = np.isin(candidates.token, special.ends)
+    return dataclasses.replace(candidates, confidence=candidates.confidence - ends)
 
 
 def above_threshold(candidates: Prediction, threshold: float) -> Positions:

@@ -7,7 +7,7 @@ from rho_eos.decoding.commit import (
     commit_by_threshold,
     first_open_block,
     most_confident,
-    without_eos_if_possible,
+    with_ends_last,
 )
 from rho_eos.decoding.policy import Hold, Prediction, SpecialTokens, Step, View
 from rho_eos.decoding.signal import density
@@ -41,11 +41,9 @@ class Fixed:
             )
         else:
             candidates = prediction.at(first_open_block(view.masked, params.block_length))
-            share = self.shares[view.step]
-            commit = most_confident(candidates, share)
             if params.defer_eos:
-                first = without_eos_if_possible(candidates, self.special)
-                commit = most_confident(first, min(share, len(first.positions)))
+                candidates = with_ends_last(candidates, self.special)
+            commit = most_confident(candidates, self.shares[view.step])
         return Step(commit, Hold(), rho)
 
 
