@@ -1,0 +1,198 @@
+"""What holds for every policy and any model, be its predictions ever so senseless.
+
+The `released` preset is left out: it cuts committed tokens, as the code it follows did.
+"""
+
+import dataclasses
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rho_eos.config import DecodeParams
+from rho_eos.engine.engine import StepEvent
+from rho_eos.outputs import Output
+from tests.scripted import EOS, MASK, Script, arbitrary, encode, engine_of, run_all
+
+shares = st.one_of(st.sampled_from([0.0, 0.4, 0.6, 0.8, 1.0]), st.floats(0, 1))
+scripts = st.builds(
+    arbitrary,
+    seed=st.integers(0, 2**32),
+    eos_shares=st.lists(shares, min_size=1, max_size=6),
+    sure=st.sampled_from([0.0, 0.2, 0.9]),
+)
+
+
+@st.composite
+def lengths(draw: st.DrawFn) -> dict[str, int]:
+    limit = draw(st.integers(1, 128) | st.just(256))
+    return {"max_new_tokens": limit, "initial_length": draw(st.integers(1, min(limit, 96)))}
+
+
+@st.composite
+def common(draw: st.DrawFn) -> dict[str, object]:
+    return {
+        **draw(lengths()),
+        "block_length": draw(st.sampled_from([None, 1, 5, 32])),
+        "threshold": draw(st.sampled_from([0.5, 0.9, 1.0])),
+        "early_stop": draw(st.booleans()),
+        "defer_eos": draw(st.booleans()),
+        "min_new_tokens": draw(st.sampled_from([0, 0, 1])),
+    }
+
+
+@st.composite
+def region(draw: st.DrawFn) -> dict[str, float]:
+    low, high = sorted(draw(st.tuples(shares, shares)))
+    return {"rho_low": low, "rho_high": high}
+
+
+@st.composite
+def rho_eos(draw: st.DrawFn) -> DecodeParams:
+    return DecodeParams(
+        policy="rho-eos",
+        signal=draw(st.sampled_from(["density", "confidence"])),
+        expansion=draw(st.sampled_from(["constant", "linear", "exponential"])),
+        expansion_base=draw(st.integers(1, 20)),
+        expansion_interval=draw(st.sampled_from([0.05, 0.1, 1.0])),
+        expansion_cap=draw(st.integers(1, 8)),
+        horizon=draw(st.sampled_from([0, 1, 64, 1000])),
+        **draw(region()),
+        **draw(common()),
+    )
+
+
+@st.composite
+def daedal(draw: st.DrawFn) -> DecodeParams:
+    signal = draw(st.sampled_from(["density", "confidence"]))
+    return DecodeParams(policy="daedal", signal=signal, **draw(region()), **draw(common()))
+
+
+@st.composite
+def fixed(draw: st.DrawFn) -> DecodeParams:
+    fields = draw(common())
+    steps = draw(st.none() | st.integers(1, fields["initial_length"]))
+    return DecodeParams(policy="fixed", steps=steps, **fields)
+
+
+policies = st.one_of(rho_eos(), daedal(), fixed())
+
+
+def decode(
+    script: Script, params: DecodeParams
+) -> tuple[Output, list[StepEvent], list[np.ndarray]]:
+    """The output, every step's event, and the canvas after every step."""
+    engine = engine_of(script)
+    events: list[StepEvent] = []
+    canvases: list[np.ndarray] = []
+
+    def note(event: StepEvent) -> None:
+        events.append(event)
+        canvases.append(event.sequence.canvas.copy())
+
+    engine.add("only", encode("?"), dataclasses.replace(params, trace=True))
+    return run_all(engine, note)["only"], events, canvases
+
+
+@settings(max_examples=80, deadline=None)
+@given(scripts, policies)
+def test_a_committed_token_never_changes_and_only_masks_are_dropped(
+    script: Script, params: DecodeParams
+) -> None:
+    _, events, canvases = decode(script, params)
+    for event, after in zip(events, canvases, strict=True):
+        expected = event.view.canvas.copy()
+        for position, token, _ in event.record.committed:
+            assert expected[position] == MASK
+            expected[position] = token
+        if event.record.at is not None:  # DAEDAL replaced a MASK by several, and cut at L_max
+            at, extra = event.record.at, params.expansion_base - 1
+            expected = np.insert(expected, at, [MASK] * extra)[: params.max_new_tokens]
+        kept = min(len(expected), len(after))
+        assert after[:kept].tolist() == expected[:kept].tolist()
+        assert all(expected[kept:] == MASK), "something other than a MASK was dropped"
+        assert set(after[kept:]) <= {MASK, EOS}, "only MASKs, or DAEDAL's closing EOS, are added"
+
+
+@settings(max_examples=80, deadline=None)
+@given(scripts, policies)
+def test_length_stays_within_its_limits_and_it_ends_in_time(
+    script: Script, params: DecodeParams
+) -> None:
+    output, events, canvases = decode(script, params)
+    assert all(1 <= len(canvas) <= params.max_new_tokens for canvas in canvases)
+    assert all(1 <= event.view.length for event in events)
+    assert output.usage.nfe <= params.max_new_tokens + max(params.horizon, 64)
+    if params.policy == "fixed":
+        assert all(len(canvas) == params.initial_length for canvas in canvases)
+    if params.policy == "daedal":
+        assert all(b >= a for a, b in zip(map(len, canvases), map(len, canvases[1:]), strict=False))
+
+
+@settings(max_examples=80, deadline=None)
+@given(scripts, policies)
+def test_no_mask_is_ever_returned(script: Script, params: DecodeParams) -> None:
+    output, _, canvases = decode(script, params)
+    assert MASK not in output.token_ids
+    assert MASK not in output.canvas_token_ids
+    assert len(output.canvas_token_ids) == len(canvases[-1])
+    if not params.early_stop:
+        assert output.canvas_token_ids == canvases[-1].tolist()
+
+
+@settings(max_examples=80, deadline=None)
+@given(scripts, policies)
+def test_density_is_the_share_of_eos_among_masks(script: Script, params: DecodeParams) -> None:
+    _, events, _ = decode(script, params)
+    for event in events:
+        canvas = event.view.canvas.tolist()
+        guesses = script(encode("?"), canvas, event.record.step)
+        votes = [guesses.token[at] == EOS for at, token in enumerate(canvas) if token == MASK]
+        assert event.record.masks == len(votes) > 0
+        assert event.record.rho == sum(votes) / len(votes)
+        if params.policy == "rho-eos" and params.signal == "density":
+            assert event.record.signal == event.record.rho
+
+
+@settings(max_examples=80, deadline=None)
+@given(scripts, rho_eos())
+def test_it_holds_inside_the_region_and_moves_back_towards_it(
+    script: Script, params: DecodeParams
+) -> None:
+    _, events, canvases = decode(script, params)
+    for event, after in zip(events, canvases, strict=True):
+        record = event.record
+        change = len(after) - record.length
+        assert record.change == change
+        late = record.step >= params.horizon or record.length == params.max_new_tokens
+        if late or params.rho_low <= record.signal <= params.rho_high:
+            assert (record.action, change) == ("hold", 0)
+        elif record.signal < params.rho_low:
+            ended = params.early_stop and event.output is not None
+            assert change > 0 or ended
+        else:
+            assert change <= 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(scripts, rho_eos())
+def test_with_the_region_of_everything_it_is_fixed_length(
+    script: Script, params: DecodeParams
+) -> None:
+    whole = dataclasses.replace(params, rho_low=0, rho_high=1)
+    control = dataclasses.replace(params, policy="fixed")
+    free, _, _ = decode(script, whole)
+    fix, _, _ = decode(script, control)
+    assert free.canvas_token_ids == fix.canvas_token_ids
+    assert free.usage.nfe == fix.usage.nfe
+
+
+@settings(max_examples=60, deadline=None)
+@given(scripts, policies)
+def test_stopping_early_returns_the_same_tokens(script: Script, params: DecodeParams) -> None:
+    early, _, _ = decode(script, dataclasses.replace(params, early_stop=True))
+    full, _, _ = decode(script, dataclasses.replace(params, early_stop=False))
+    assert early.token_ids == full.token_ids
+    assert early.text == full.text
+    assert early.finish_reason == full.finish_reason
+    assert early.usage.nfe <= full.usage.nfe

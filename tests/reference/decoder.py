@@ -1,0 +1,303 @@
+"""A naive decoder: every rule of the method as plainly as it can be written.
+
+It is the oracle of the engine's tests and the baseline of the benchmark, so it shares no code with
+the package and saves nothing: a left-padded batch with attention masks and position ids, logits of
+all positions, a softmax over the whole vocabulary, Python loops over positions, and a static batch in
+which a finished row keeps its place until the last one is done.
+
+Each rule is a generator over one row: it yields when it wants a forward, is sent this row's
+predictions for the whole canvas, and edits the canvas, a plain list of ids, in place.
+"""
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import torch
+
+#: (input_ids, attention_mask, position_ids), each (B, T) -> logits (B, T, V)
+Logits = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+EOS_WINDOW = 32  # positions the EOS confidence looks at
+STAGE_ONE_GROWTH = 8
+STAGE_ONE_EOS = 16
+INSERTION = 8
+INSERT_BELOW = 0.1
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a row is decoded: the letters of the method."""
+
+    policy: str  # fixed, rho-eos, daedal
+    low: float  # ρ_low, or where DAEDAL's stage 1 ends
+    high: float  # ρ_high, or where DAEDAL's insertions end
+    signal: str = "density"
+    initial_length: int = 64
+    max_length: int = 2048
+    threshold: float = 0.9
+    steps: int | None = None  # fixed only; None is the τ rule
+    block: int | None = 32
+    expansion: str = "exponential"
+    base: int = 8
+    interval: float = 0.1
+    cap: int = 8
+    horizon: int = 64
+    early_stop: bool = False
+
+
+@dataclass(frozen=True)
+class Ids:
+    """The special ids. `ends` are all that end the returned text, EOS among them."""
+
+    mask: int
+    eos: int
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What the model says of one canvas position, MASK or committed."""
+
+    token: int  # the most probable one that is not MASK
+    confidence: float
+    eos: float  # P(EOS)
+
+
+@dataclass
+class Result:
+    canvas: list[int]
+    nfe: int = 0
+    positions_evaluated: int = 0  # this row's own: prompt and canvas, no padding
+    densities: list[float | None] = field(default_factory=list)  # one per forward
+
+
+Loop = Generator[None, list[Guess], None]
+
+
+def decode(
+    logits: Logits,
+    prompts: Sequence[list[int]],
+    rules: Sequence[Rule],
+    ids: Ids,
+    batch_size: int = 1,
+) -> list[Result]:
+    """All prompts, `batch_size` at a time, each by its own rule."""
+    results: list[Result] = []
+    for start in range(0, len(prompts), batch_size):
+        part = slice(start, start + batch_size)
+        results += _decode_batch(logits, prompts[part], rules[part], ids)
+    return results
+
+
+def _decode_batch(
+    logits: Logits, prompts: Sequence[list[int]], rules: Sequence[Rule], ids: Ids
+) -> list[Result]:
+    results = [Result([ids.mask] * rule.initial_length) for rule in rules]
+    loops = [LOOPS[rule.policy](row.canvas, rule, ids) for row, rule in zip(results, rules)]  # noqa: B905
+    running = [_wants_a_forward(loop) for loop in loops]
+    while any(running):
+        guesses = _predict(logits, prompts, [row.canvas for row in results], ids)
+        for index, row in enumerate(results):
+            if not running[index]:
+                continue
+            row.nfe += 1
+            row.positions_evaluated += len(prompts[index]) + len(row.canvas)
+            row.densities.append(density(row.canvas, guesses[index], ids))
+            running[index] = _wants_a_forward(loops[index], guesses[index])
+            if rules[index].early_stop and text_is_complete(row.canvas, ids):
+                running[index] = False
+    return results
+
+
+def _wants_a_forward(loop: Loop, guesses: list[Guess] | None = None) -> bool:
+    try:
+        loop.send(guesses)  # type: ignore[arg-type]
+    except StopIteration:
+        return False
+    return True
+
+
+def _predict(
+    logits: Logits, prompts: Sequence[list[int]], canvases: Sequence[list[int]], ids: Ids
+) -> list[list[Guess]]:
+    """One forward of the padded batch: a guess for every canvas position of every row."""
+    rows = [[*prompt, *canvas] for prompt, canvas in zip(prompts, canvases, strict=True)]
+    width = max(len(row) for row in rows)
+    padded = torch.tensor([[ids.eos] * (width - len(row)) + row for row in rows])
+    real = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+    positions = (real.cumsum(1) - 1).clamp(min=0)
+    scores = logits(padded, real, positions).float()
+    probabilities = scores.softmax(-1)
+    scores[:, :, ids.mask] = -torch.inf
+    tokens = scores.argmax(-1)
+    return [
+        [
+            Guess(
+                token=int(tokens[index, at]),
+                confidence=float(probabilities[index, at, tokens[index, at]]),
+                eos=float(probabilities[index, at, ids.eos]),
+            )
+            for at in range(width - len(canvas), width)
+        ]
+        for index, canvas in enumerate(canvases)
+    ]
+
+
+def text_is_complete(canvas: list[int], ids: Ids) -> bool:
+    """No MASK is left before the first committed end."""
+    for token in canvas:
+        if token == ids.mask:
+            return False
+        if token in ids.ends:
+            return True
+    return False
+
+
+def returned_tokens(canvas: list[int], ids: Ids) -> list[int]:
+    """What a caller gets: everything before the first end."""
+    kept = []
+    for token in canvas:
+        if token in ids.ends:
+            break
+        kept.append(token)
+    return kept
+
+
+# -- the rules ------------------------------------------------------------------------------------
+
+
+def fixed(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+    """Fixed length: the τ rule, or an equal share of each block per step."""
+    if rule.steps is None:
+        while ids.mask in canvas:
+            guesses = yield
+            commit_confident(canvas, guesses, rule, ids)
+        return
+    block = rule.block or len(canvas)
+    starts = range(0, len(canvas), block)
+    for start in starts:
+        members = range(start, min(start + block, len(canvas)))
+        for share in equal_shares(len(members), rule.steps // len(starts)):
+            guesses = yield
+            masked = [at for at in members if canvas[at] == ids.mask]
+            masked.sort(key=lambda at: -guesses[at].confidence)
+            for at in masked[:share]:
+                canvas[at] = guesses[at].token
+
+
+def rho_eos(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+    """Single stage, both directions: commit, then pull the signal back into its region."""
+    n = 0
+    while ids.mask in canvas:
+        guesses = yield
+        rho = signal(canvas, guesses, rule, ids)
+        commit_confident(canvas, guesses, rule, ids)
+        if 0 < len(canvas) < rule.max_length and n < rule.horizon:
+            if rho < exact(rule.low):
+                room = rule.max_length - len(canvas)
+                canvas += [ids.mask] * min(expansion(rho, rule), room)
+            elif rho > exact(rule.high):
+                for _ in range(expansion(rho, rule)):
+                    if canvas[-1] != ids.mask:
+                        break
+                    canvas.pop()
+        n += 1
+
+
+def daedal(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+    """Two stages, expansion only."""
+    guesses = yield
+    while signal(canvas, guesses, rule, ids) < exact(rule.low) and len(canvas) < rule.max_length:
+        canvas += [ids.mask] * min(STAGE_ONE_GROWTH, rule.max_length - len(canvas))
+        guesses = yield
+    canvas += [ids.eos] * min(STAGE_ONE_EOS, rule.max_length - len(canvas))
+
+    while ids.mask in canvas:
+        guesses = yield
+        rho = signal(canvas, guesses, rule, ids)
+        block = candidates(canvas, rule, ids)
+        commit_confident(canvas, guesses, rule, ids)
+        if rho < exact(rule.high) and len(canvas) < rule.max_length:
+            unsure = [
+                at
+                for at in block
+                if canvas[at] == ids.mask and guesses[at].confidence < INSERT_BELOW
+            ]
+            if unsure:
+                at = min(unsure, key=lambda at: guesses[at].confidence)
+                canvas[at : at + 1] = [ids.mask] * INSERTION
+                del canvas[rule.max_length :]
+
+
+LOOPS: dict[str, Callable[[list[int], Rule, Ids], Loop]] = {
+    "fixed": fixed,
+    "rho-eos": rho_eos,
+    "daedal": daedal,
+}
+
+
+# -- their parts ----------------------------------------------------------------------------------
+
+
+def candidates(canvas: list[int], rule: Rule, ids: Ids) -> list[int]:
+    """The MASKs that may be committed now: those of the first block that still holds one."""
+    masked = [at for at, token in enumerate(canvas) if token == ids.mask]
+    if rule.block is None or not masked:
+        return masked
+    return [at for at in masked if at // rule.block == masked[0] // rule.block]
+
+
+def commit_confident(canvas: list[int], guesses: list[Guess], rule: Rule, ids: Ids) -> None:
+    """Every candidate above τ, or the single most confident one."""
+    now = candidates(canvas, rule, ids)
+    sure = [at for at in now if guesses[at].confidence > rule.threshold]
+    for at in sure or [max(now, key=lambda at: guesses[at].confidence)]:
+        canvas[at] = guesses[at].token
+
+
+def signal(canvas: list[int], guesses: list[Guess], rule: Rule, ids: Ids) -> Fraction:
+    """The number the length follows, exact: a region's border belongs to the region."""
+    if rule.signal == "confidence":
+        return Fraction(eos_confidence(guesses, ids))
+    masked = [at for at, token in enumerate(canvas) if token == ids.mask]
+    return Fraction(sum(guesses[at].token == ids.eos for at in masked), len(masked))
+
+
+def density(canvas: list[int], guesses: list[Guess], ids: Ids) -> float | None:
+    """ρ, for the record; None when no MASK is left."""
+    masked = [at for at, token in enumerate(canvas) if token == ids.mask]
+    if not masked:
+        return None
+    return sum(guesses[at].token == ids.eos for at in masked) / len(masked)
+
+
+def eos_confidence(guesses: list[Guess], ids: Ids) -> float:
+    """Σ P(EOS) over the last 32 positions whose argmax is EOS, over 32."""
+    total, seen = 0.0, 0
+    for guess in reversed(guesses):
+        if guess.token == ids.eos and seen < EOS_WINDOW:
+            total += guess.eos
+            seen += 1
+    return total / EOS_WINDOW
+
+
+def expansion(rho: Fraction, rule: Rule) -> int:
+    """E(ρ) = base · m(s), s whole intervals away from the region, m capped."""
+    distance = max(exact(rule.low) - rho, rho - exact(rule.high))
+    s = max(1, math.ceil(distance / exact(rule.interval)))
+    m = {"constant": 1, "linear": s, "exponential": 2 ** (s - 1)}[rule.expansion]
+    return rule.base * min(m, rule.cap)
+
+
+def equal_shares(total: int, steps: int) -> list[int]:
+    """`total` commits over `steps` steps, the remainder to the first; empty steps are left out."""
+    share, rest = divmod(total, steps)
+    shares = [share + (step < rest) for step in range(steps)]
+    return [share for share in shares if share]
+
+
+def exact(number: float) -> Fraction:
+    """The decimal that was written: 0.4 is 4/10, not the nearest binary fraction."""
+    return Fraction(str(number))
