@@ -1,0 +1,149 @@
+"""tiny-mbpp: a list of operations on a list of numbers, to be written as a Python function."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from rho_eos.tiny.problem import Problem
+from rho_eos.tiny.program import CodeTask, Operation, body, numbered
+
+SMALL = range(1, 10)
+FACTORS = range(2, 10)
+OPERATIONS = (
+    Operation(
+        ("add {k} to every number", "increase each by {k}", "add {k} to each"),
+        "add {k} to each",
+        ("xs = [x + {k} for x in xs]",),
+        lambda xs, k: [x + k for x in xs],
+        SMALL,
+    ),
+    Operation(
+        ("subtract {k} from every number", "decrease each by {k}", "take {k} from each"),
+        "take {k} from each",
+        ("xs = [x - {k} for x in xs]",),
+        lambda xs, k: [x - k for x in xs],
+        SMALL,
+    ),
+    Operation(
+        ("multiply every number by {k}", "multiply each by {k}", "scale each by {k}"),
+        "multiply each by {k}",
+        ("xs = [x * {k} for x in xs]",),
+        lambda xs, k: [x * k for x in xs],
+        FACTORS,
+    ),
+    Operation(
+        ("replace every number by its remainder mod {k}", "take each mod {k}"),
+        "take each mod {k}",
+        ("xs = [x % {k} for x in xs]",),
+        lambda xs, k: [x % k for x in xs],
+        range(5, 10),
+    ),
+    Operation(
+        ("keep only numbers above {k}", "keep those greater than {k}"),
+        "keep those above {k}",
+        ("xs = [x for x in xs if x > {k}]",),
+        lambda xs, k: [x for x in xs if x > k],
+        SMALL,
+    ),
+    Operation(
+        ("keep only numbers below {k}", "keep those less than {k}"),
+        "keep those below {k}",
+        ("xs = [x for x in xs if x < {k}]",),
+        lambda xs, k: [x for x in xs if x < k],
+        SMALL,
+    ),
+    Operation(
+        ("remove every {k}", "drop numbers equal to {k}"),
+        "remove every {k}",
+        ("xs = [x for x in xs if x != {k}]",),
+        lambda xs, k: [x for x in xs if x != k],
+        SMALL,
+    ),
+    Operation(
+        ("sort the list", "put them in order", "sort them"),
+        "sort the list",
+        ("xs = sorted(xs)",),
+        lambda xs, _: sorted(xs),
+    ),
+    Operation(
+        ("reverse the list", "turn the list around", "reverse them"),
+        "reverse the list",
+        ("xs = xs[::-1]",),
+        lambda xs, _: xs[::-1],
+    ),
+    Operation(
+        ("append {k}", "put {k} at the end", "append a {k} at the end"),
+        "append {k}",
+        ("xs = xs + [{k}]",),
+        lambda xs, k: [*xs, k],
+        SMALL,
+    ),
+    Operation(
+        ("prepend {k}", "put {k} at the front", "put a {k} at the start"),
+        "prepend {k}",
+        ("xs = [{k}] + xs",),
+        lambda xs, k: [k, *xs],
+        SMALL,
+    ),
+    Operation(
+        ("drop the first number", "remove the first number"),
+        "drop the first number",
+        ("xs = xs[1:]",),
+        lambda xs, _: xs[1:],
+    ),
+    Operation(
+        ("drop the last number", "remove the last number"),
+        "drop the last number",
+        ("xs = xs[:-1]",),
+        lambda xs, _: xs[:-1],
+    ),
+    Operation(
+        ("square every number", "square each"),
+        "square each",
+        ("xs = [x * x for x in xs]",),
+        lambda xs, _: [x * x for x in xs],
+    ),
+    Operation(
+        ("flip the sign of every number", "negate each"),
+        "negate each",
+        ("xs = [-x for x in xs]",),
+        lambda xs, _: [-x for x in xs],
+    ),
+    Operation(
+        ("remove duplicates", "keep each number once"),
+        "remove duplicates",
+        ("xs = list(dict.fromkeys(xs))",),
+        lambda xs, _: list(dict.fromkeys(xs)),
+    ),
+)
+ASKS = (
+    "Write a Python function f(xs) that does this to a list of numbers:",
+    "Write a function f(xs) for a list of numbers:",
+    "Write a Python function that takes a list xs:",
+    "Python function, list of numbers xs:",
+)
+MAX_DIGITS = 12
+
+
+class TinyMbpp(CodeTask):
+    """List programs; see the module."""
+
+    name = "tiny-mbpp"
+    max_steps = 17
+    operations = OPERATIONS
+
+    def draw(self, rng: random.Random, steps: int) -> Problem:
+        calls, meta = self.draw_calls(rng, steps)
+        phrases = [call.phrase(rng) for call in calls]
+        prompt = rng.choice(ASKS) + numbered(rng, phrases, plain_steps=4)
+        answer = "def f(xs):\n" + body(calls, "xs")
+        return Problem("", prompt, answer, {**meta, "function": "f", "before": ""})
+
+    def draw_input(self, rng: random.Random) -> list[int]:
+        return [rng.randint(-9, 20) for _ in range(rng.randint(6, 10))]
+
+    def tells_apart(self, values: list[Any]) -> bool:
+        small = all(abs(x) < 10**MAX_DIGITS for xs in values for x in xs)
+        long_enough = sum(len(xs) >= 3 for xs in values) * 2 >= len(values)
+        return small and long_enough and super().tells_apart(values)

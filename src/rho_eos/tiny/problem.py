@@ -1,0 +1,81 @@
+"""What a problem of the embedded model is, and which problems it may never see in training.
+
+A problem belongs to the test split if the hash of its *answer* says so. Generators redraw until the
+split fits, so training and test are disjoint by construction, whatever the seeds: no answer asked
+for in a test, under whatever wording, has been shown in training.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Literal
+
+from rho_eos.errors import UserError
+
+Split = Literal["train", "test"]
+TEST_SHARE = 16  # one answer in so many is held out
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One question: `answer` is the text the model is trained to give."""
+
+    id: str
+    prompt: str
+    answer: str
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+def split_of(task: str, answer: str) -> Split:
+    """Which side of the fence an answer lies on."""
+    digest = blake2b(f"{task}\n{answer}".encode(), digest_size=8).digest()
+    return "test" if int.from_bytes(digest, "big") % TEST_SHARE == 0 else "train"
+
+
+class Task(ABC):
+    """A generator of problems with a seed and a difficulty (the number of steps), and a grader."""
+
+    name: str
+    max_steps: int
+
+    @abstractmethod
+    def draw(self, rng: random.Random, steps: int) -> Problem:
+        """A problem of so many steps, from either split."""
+
+    @abstractmethod
+    def extract(self, text: str) -> str:
+        """The part of a model's reply that is graded."""
+
+    @abstractmethod
+    def grade(self, problem: Problem, text: str) -> bool:
+        """Whether a reply solves the problem."""
+
+    def problem(self, seed: int, difficulty: int | None = None, split: Split = "test") -> Problem:
+        """The problem of this seed; a difficulty of None draws one, so that lengths spread."""
+        if difficulty is not None and not 1 <= difficulty <= self.max_steps:
+            raise UserError(
+                f"difficulty of {self.name} is 1 to {self.max_steps} steps, got {difficulty}"
+            )
+        rng = random.Random(f"{self.name}/{split}/{seed}")
+        while True:
+            drawn = self.draw(rng, difficulty or self.draw_steps(rng))
+            if split_of(self.name, drawn.answer) == split:
+                return Problem(
+                    f"{self.name}/{split}/{seed}", drawn.prompt, drawn.answer, drawn.meta
+                )
+
+    def draw_steps(self, rng: random.Random) -> int:
+        """Short problems somewhat more often than long ones."""
+        if rng.random() < 0.3:
+            return rng.randint(1, max(1, self.max_steps // 3))
+        return rng.randint(1, self.max_steps)
+
+
+def final_number(text: str) -> str:
+    """What stands after the last `####`, or nothing."""
+    _, mark, tail = text.rpartition("####")
+    words = tail.split()
+    return words[0] if mark and words else ""

@@ -1,0 +1,103 @@
+"""Code problems: operations in plain words, their Python, and the grader that runs it.
+
+An operation is one phrase of the prompt, and one comment and a line or two of the answer: writing
+the program is translating operation by operation.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rho_eos.evals.sandbox import run_python
+from rho_eos.tiny.problem import Problem, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What can be asked for. In the texts `{k}` is the operand and `{x}` the variable worked on."""
+
+    phrases: tuple[str, ...]
+    comment: str
+    code: tuple[str, ...]
+    apply: Callable[[Any, int], Any]
+    operands: Sequence[int] = (0,)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation with its operand."""
+
+    operation: Operation
+    k: int
+
+    def phrase(self, rng: random.Random) -> str:
+        return rng.choice(self.operation.phrases).format(k=self.k)
+
+    def lines(self, number: int, x: str) -> list[str]:
+        comment = f"# {number}) {self.operation.comment.format(k=self.k)}"
+        return [comment, *(line.format(k=self.k, x=x) for line in self.operation.code)]
+
+    def __call__(self, value: Any) -> Any:
+        return self.operation.apply(value, self.k)
+
+
+def body(calls: Sequence[Call], x: str) -> str:
+    """The function body: every call under its numbered comment, then the return."""
+    lines = [line for number, call in enumerate(calls, 1) for line in call.lines(number, x)]
+    return "\n".join(f"    {line}" for line in (*lines, f"return {x}"))
+
+
+class CodeTask(Task):
+    """A task whose replies are graded by running them on inputs.
+
+    A problem's `meta` holds the `function` to call, its `inputs`, what is `expected` of them, and
+    the part of the program that stands `before` the reply.
+    """
+
+    operations: Sequence[Operation]
+    inputs_per_problem = 8
+
+    @abstractmethod
+    def draw_input(self, rng: random.Random) -> Any:
+        """One argument to try a program on."""
+
+    def draw_calls(self, rng: random.Random, steps: int) -> tuple[list[Call], dict[str, Any]]:
+        """Calls that leave the inputs distinguishable to the end, with what they make of them."""
+        inputs = [self.draw_input(rng) for _ in range(self.inputs_per_problem)]
+        values = inputs
+        calls: list[Call] = []
+        while len(calls) < steps:
+            operation = rng.choice(self.operations)
+            call = Call(operation, rng.choice(operation.operands))
+            after = [call(value) for value in values]
+            if self.tells_apart(after):
+                calls.append(call)
+                values = after
+        return calls, {"steps": steps, "inputs": inputs, "expected": values}
+
+    def tells_apart(self, values: list[Any]) -> bool:
+        """Whether these intermediate results still let a later mistake show."""
+        return len({repr(value) for value in values}) >= len(values) // 2
+
+    def extract(self, text: str) -> str:
+        return text.rstrip()
+
+    def grade(self, problem: Problem, text: str) -> bool:
+        if self.extract(text) == self.extract(problem.answer):
+            return True
+        name, inputs, expected = (problem.meta[key] for key in ("function", "inputs", "expected"))
+        tests = f"assert [{name}(value) for value in {inputs!r}] == {expected!r}"
+        return run_python(problem.meta["before"] + self.extract(text), tests=tests).ok
+
+
+def numbered(rng: random.Random, phrases: list[str], plain_steps: int) -> str:
+    """The operations as a numbered list or, when they are few, perhaps as one sentence."""
+    if len(phrases) <= plain_steps and rng.random() < 0.4:
+        joint = rng.choice((", then ", " and then ", ", "))
+        return " " + joint.join(phrases) + "."
+    style = rng.choice(("\n{}. {}", "\n{}) {}", " {}) {}", "\nStep {}: {}"))
+    return "".join(style.format(number, phrase) for number, phrase in enumerate(phrases, 1))
