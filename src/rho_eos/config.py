@@ -27,7 +27,7 @@ def setting(default: Any, help: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": help})
 
 
-class _Validated:
+class Validated:
     """Shared by both configurations: construction from a mapping and the error sentences."""
 
     @classmethod
@@ -56,14 +56,15 @@ class _Validated:
 
     def _check_choice(self, field: str, choices: Any) -> None:
         takes = ", ".join("none" if choice is None else choice for choice in choices)
-        self._check(field, getattr(self, field) in choices, f"one of {takes}")
+        # A tuple compares where a dict would hash: a list in JSON is a bad value, not a crash.
+        self._check(field, getattr(self, field) in tuple(choices), f"one of {takes}")
 
     def _check_flag(self, field: str) -> None:
         self._check(field, isinstance(getattr(self, field), bool), "true or false")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeParams(_Validated):
+class DecodeParams(Validated):
     """How one request is decoded. The defaults are ρ-EOS as published: Asym, τ 0.9, block 32."""
 
     policy: str = setting("rho-eos", "decoding rule: rho-eos, fixed or daedal")
@@ -95,8 +96,10 @@ class DecodeParams(_Validated):
     trace: bool = setting(False, "record every step")
 
     def __post_init__(self) -> None:
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        object.__setattr__(self, "stop", stop)
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
+        elif isinstance(self.stop, list | None):
+            object.__setattr__(self, "stop", tuple(self.stop or ()))
         self._check_choice("policy", POLICIES)
         self._check_choice("preset", PRESETS)
         self._check_choice("signal", (None, *SIGNALS))
@@ -116,7 +119,9 @@ class DecodeParams(_Validated):
                 self._check_number(field, lambda r: 0 <= r <= 1, "a number in [0, 1]")
         for field in ("defer_eos", "early_stop", "trace"):
             self._check_flag(field)
-        texts = all(isinstance(text, str) and text for text in self.stop)
+        texts = isinstance(self.stop, tuple) and all(
+            isinstance(text, str) and text for text in self.stop
+        )
         self._check("stop", texts, "a non-empty string or a list of them")
         self._check_relations()
 
@@ -164,7 +169,7 @@ class DecodeParams(_Validated):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineConfig(_Validated):
+class EngineConfig(Validated):
     """What a process decides once: which model, where it runs, how much runs together."""
 
     model: str = setting("tiny", "tiny (built in), a checkpoint folder, or a Hub id")
