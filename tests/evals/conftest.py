@@ -1,9 +1,9 @@
 """The sandbox backends that tests run on."""
 
 import pytest
-from tests.support import require
 
 from rho_eos.evals.sandbox import Backend, unavailable
+from tests.support import require
 
 
 @pytest.fixture(params=[Backend.BUBBLEWRAP, Backend.NAMESPACES], ids=str)

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.support import require
 
 from rho_eos.errors import UserError
 from rho_eos.evals import sandbox
 from rho_eos.evals.sandbox import Backend, Limits, SandboxError, probe_backend, run_python
 from rho_eos.evals.sandbox_launch import Setup
+from tests.support import require
 
 
 def test_a_program_reads_its_input_and_writes_its_output(backend: Backend) -> None:

@@ -1,0 +1,68 @@
+r"""Find the answer in a model's text: `<answer>` tags, `\boxed{}`, `####` and fenced code.
+
+Only complete answers count: a text that ends before its closing tag, brace or fence has none.
+"""
+
+import re
+
+BOXED = re.compile(r"\\boxed\s*\{")
+HASHES = re.compile(r"####[ \t]*(\S[^\n]*)")
+FENCED = re.compile(r"^[ \t]*```[\w+-]*[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+
+
+def tagged(text: str) -> str | None:
+    """The content of the last complete `<answer>…</answer>`."""
+    before, closing, _ = text.rpartition("</answer>")
+    _, opening, content = before.rpartition("<answer>")
+    return content if opening and closing else None
+
+
+def math_answer(text: str) -> str | None:
+    r"""The final result: a box in the answer tags, all that they hold, any last box, or `####`."""
+    answer = tagged(text)
+    candidates = [
+        last_boxed(answer) if answer is not None else None,
+        answer,
+        last_boxed(text),
+        after_hashes(text),
+    ]
+    stripped = (candidate.strip() for candidate in candidates if candidate is not None)
+    return next((candidate for candidate in stripped if candidate), None)
+
+
+def last_boxed(text: str) -> str | None:
+    r"""The content of the last complete `\boxed{…}`; braces within it are balanced."""
+    contents = (balanced(text, start.end()) for start in reversed(list(BOXED.finditer(text))))
+    return next((content for content in contents if content is not None), None)
+
+
+def balanced(text: str, start: int) -> str | None:
+    r"""From `start` to the brace that closes the one before it; `\{` and `\}` are not braces."""
+    depth = 1
+    position = start
+    while position < len(text):
+        if text[position] == "\\":
+            position += 1
+        elif text[position] in "{}":
+            depth += 1 if text[position] == "{" else -1
+            if depth == 0:
+                return text[start:position]
+        position += 1
+    return None
+
+
+def after_hashes(text: str) -> str | None:
+    """What follows the last `####`, to the end of its line."""
+    found = HASHES.findall(text)
+    return found[-1] if found else None
+
+
+def code_answer(text: str) -> str | None:
+    """The last fenced block, or all there is, of the answer; without tags, of the whole text."""
+    answer = tagged(text)
+    blocks = FENCED.findall(text if answer is None else answer)
+    if blocks:
+        return str(blocks[-1])
+    if answer is None or "```" in answer:
+        return None
+    return answer.strip("\n") or None
