@@ -1,0 +1,109 @@
+/** The canvas on screen: one span per position, MASKs as boxes, text as text. */
+
+import { el } from "./dom.js";
+
+/** Lower bounds of the confidence colours, most certain first; the legend is drawn from it too. */
+const BANDS = [
+  { from: 0.99, label: "≥ .99" },
+  { from: 0.9, label: "≥ .9" },
+  { from: 0.7, label: "≥ .7" },
+  { from: 0.5, label: "≥ .5" },
+  { from: 0, label: "< .5" },
+];
+const LEAVING_MS = 260;
+
+export class CanvasView {
+  #root;
+  #nodes = new Map(); // cell id → span
+  #drawn = new WeakMap(); // span → what it shows: { cell, fresh }
+  #tooltip;
+
+  constructor(root, tooltip) {
+    this.#root = root;
+    this.#tooltip = tooltip;
+    root.addEventListener("pointerover", (event) => this.#describe(event));
+    root.addEventListener("pointerleave", () => tooltip.hide());
+  }
+
+  clear() {
+    this.#root.replaceChildren();
+    this.#nodes.clear();
+  }
+
+  /** Show these cells; those committed in `freshStep` are highlighted. Touches only what changed. */
+  draw(cells, freshStep, animate) {
+    this.#removeGhosts();
+    this.#drop(cells, animate);
+    let cursor = this.#root.firstChild;
+    for (const cell of cells) {
+      let node = this.#nodes.get(cell.id);
+      if (!node) {
+        node = el("span");
+        this.#nodes.set(cell.id, node);
+        if (animate) node.dataset.born = "";
+      }
+      if (node === cursor) cursor = cursor.nextSibling;
+      else this.#root.insertBefore(node, cursor);
+      this.#paint(node, cell, cell.step === freshStep && cell.text !== null);
+    }
+  }
+
+  #paint(node, cell, fresh) {
+    const drawn = this.#drawn.get(node);
+    if (drawn?.cell === cell && drawn.fresh === fresh) return;
+    if (drawn?.cell !== cell) {
+      node.textContent = cell.text !== null && !cell.isEnd ? cell.text : "";
+      if (cell.text !== null) delete node.dataset.born;
+    }
+    node.className = classOf(cell) + (fresh ? " fresh" : "");
+    this.#drawn.set(node, { cell, fresh });
+  }
+
+  /** Positions that are gone leave visibly, if only the end was cut and motion is welcome. */
+  #drop(cells, animate) {
+    const kept = new Set(cells.map((cell) => cell.id));
+    const gone = [...this.#nodes].filter(([id]) => !kept.has(id));
+    for (const [id, node] of gone) {
+      this.#nodes.delete(id);
+      if (animate) node.className += " leaving";
+      else node.remove();
+    }
+    if (animate && gone.length) {
+      // Ghosts wait behind the living cells, then go.
+      this.#root.append(...gone.map(([, node]) => node));
+      setTimeout(() => gone.forEach(([, node]) => node.remove()), LEAVING_MS);
+    }
+  }
+
+  #removeGhosts() {
+    while (this.#root.lastChild?.classList.contains("leaving")) this.#root.lastChild.remove();
+  }
+
+  #describe(event) {
+    const drawn = this.#drawn.get(event.target);
+    if (!drawn) return this.#tooltip.hide();
+    const { cell } = drawn;
+    const position = [...this.#root.children].indexOf(event.target) + 1;
+    const lines =
+      cell.text === null
+        ? [`position ${position}`, "MASK: not decided yet"]
+        : [
+            `position ${position} · ${cell.isEnd ? "end of text" : JSON.stringify(cell.text)}`,
+            `confidence ${cell.confidence.toFixed(3)} · forward ${cell.step + 1}`,
+          ];
+    this.#tooltip.show(lines, event.target.getBoundingClientRect());
+  }
+}
+
+export function confidenceLegend() {
+  return BANDS.map(({ label }, band) =>
+    el("span", { class: "key" }, el("i", { class: `swatch c${band}` }), label),
+  );
+}
+
+function classOf(cell) {
+  if (cell.text === null) return "cell mask";
+  if (cell.isEnd) return "cell end";
+  const band = BANDS.findIndex(({ from }) => cell.confidence >= from);
+  return `cell token c${band}${cell.text.includes("\n") ? " newline" : ""}`;
+}

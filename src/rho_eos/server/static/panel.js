@@ -1,0 +1,252 @@
+/** One column of the page: settings, and the run they led to, drawn up to the forward on show. */
+
+import { CanvasView } from "./canvas.js";
+import { Chart } from "./charts.js";
+import { el } from "./dom.js";
+import { Settings, signalOf } from "./settings.js";
+import { actionLabel, ending, narrate, number, title } from "./words.js";
+
+const COUNTERS = [
+  ["nfe", "Forwards (NFE)", "How often the model ran", number],
+  [
+    "positions",
+    "Positions evaluated",
+    "The honest cost: prompt + canvas, summed over forwards",
+    number,
+  ],
+  ["tokensPerForward", "Tokens per forward", "Committed tokens / forwards", (x) => x.toFixed(2)],
+  [
+    "eRatio",
+    "Canvas used (E_ratio)",
+    "Share of the canvas that is text, not padding",
+    (x) => `${Math.round(x * 100)}%`,
+  ],
+];
+const DENSITY_AXIS = { yMax: 1, yStep: 0.25 };
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
+
+export class Panel {
+  #canvas;
+  #shown = 0; // forwards on screen
+  #parts = {
+    title: el("h2"),
+    action: el("span", { class: "pill", hidden: true }),
+    length: el("span", { class: "length" }),
+    bar: el(
+      "div",
+      { class: "bar", "aria-hidden": "true" },
+      ...["text", "masks", "ends"].map((kind) => el("i", { class: kind })),
+    ),
+    canvas: el("div", { class: "canvas", role: "group", "aria-label": "Canvas" }),
+    story: el("p", { class: "story", text: "Press Run to watch the canvas." }),
+    error: el("p", { class: "error", role: "alert", hidden: true }),
+    copy: el("button", { type: "button", class: "quiet", text: "Copy text", hidden: true }),
+  };
+  #figures = Object.fromEntries(
+    COUNTERS.map(([name]) => [name, el("dd", { "data-figure": name, text: "–" })]),
+  );
+  #charts;
+
+  constructor(side, description, values, { tooltip, onChange, onSeek }) {
+    this.side = side;
+    this.recording = null;
+    this.settings = new Settings(side, description, values, () => {
+      this.#showTitle();
+      onChange();
+    });
+    this.#canvas = new CanvasView(this.#parts.canvas, tooltip);
+    this.#charts = {
+      signal: new Chart("ρ per forward, with the equilibrium region shaded", tooltip, onSeek),
+      length: new Chart("Canvas length L per forward", tooltip, onSeek),
+    };
+    this.#parts.copy.addEventListener("click", () =>
+      navigator.clipboard?.writeText(this.recording.done.text).then(() => this.#sayCopied()),
+    );
+    this.element = el(
+      "section",
+      { class: "panel card", "data-side": side },
+      this.settings.element,
+      this.#stage(),
+    );
+    this.#showTitle();
+  }
+
+  update(values) {
+    this.settings.show(values);
+    this.#showTitle();
+  }
+
+  /** Before a run: nothing recorded, no error. */
+  reset() {
+    this.recording = null;
+    this.#shown = 0;
+    this.#parts.error.hidden = true;
+    this.#parts.copy.hidden = true;
+    this.#parts.story.textContent = "Waiting for the first forward…";
+    this.#canvas.clear();
+  }
+
+  begin(recording) {
+    this.recording = recording;
+    recording.side = this.side;
+    recording.values = this.settings.values;
+  }
+
+  fail(message) {
+    this.#parts.error.textContent = message;
+    this.#parts.error.hidden = false;
+    if (!this.recording) this.#parts.story.textContent = "Nothing was generated.";
+  }
+
+  /** Draw the run after `position` forwards; `scale` holds the axes that panels share. */
+  show(position, scale) {
+    const recording = this.recording;
+    if (!recording) return this.#showEmpty(scale);
+    const count = Math.min(position, recording.length);
+    const cells = recording.cellsAt(count);
+    const step = count ? recording.steps[count - 1] : null;
+    const forward = count > this.#shown;
+    this.#canvas.draw(cells, step ? step.step : -2, forward && !reducedMotion.matches);
+    this.#shown = count;
+    this.#showLength(cells, scale);
+    this.#showStep(step, count);
+    this.#showFigures(recording.figuresAt(count));
+    this.#showCharts(count, scale);
+  }
+
+  #stage() {
+    const chart = (title, body) => el("figure", {}, el("figcaption", {}, ...title), body.element);
+    return el(
+      "div",
+      { class: "stage" },
+      el(
+        "header",
+        { class: "stage-head" },
+        this.#parts.title,
+        this.#parts.action,
+        this.#parts.length,
+        this.#parts.copy,
+      ),
+      this.#parts.bar,
+      this.#parts.error,
+      this.#parts.canvas,
+      this.#parts.story,
+      el(
+        "dl",
+        { class: "counters" },
+        ...COUNTERS.map(([name, label, hint]) =>
+          el("div", { title: hint }, el("dt", { text: label }), this.#figures[name]),
+        ),
+      ),
+      el(
+        "div",
+        { class: "charts" },
+        chart([el("b", { class: "signal-name", text: "ρ" }), " per forward"], this.#charts.signal),
+        chart([el("b", { text: "L" }), " per forward"], this.#charts.length),
+      ),
+    );
+  }
+
+  #showTitle() {
+    this.#parts.title.textContent = title(this.settings.values);
+  }
+
+  #showEmpty(scale) {
+    this.#parts.action.hidden = true;
+    this.#parts.length.textContent = "";
+    for (const part of this.#parts.bar.children) part.style.width = "0";
+    for (const figure of Object.values(this.#figures)) figure.textContent = "–";
+    this.settings.point(null);
+    const nothing = { values: [], changes: [], notes: [], count: 0, xMax: scale.forwards };
+    this.#charts.signal.show({
+      ...nothing,
+      ...DENSITY_AXIS,
+      band: this.#band(this.settings.values, this.settings.region),
+    });
+    this.#charts.length.show({ ...nothing, ...lengthAxis(scale.length), band: null });
+  }
+
+  #showLength(cells, scale) {
+    const ends = cells.filter((cell) => cell.isEnd).length;
+    const masks = cells.filter((cell) => cell.text === null).length;
+    const shares = [cells.length - ends - masks, masks, ends];
+    shares.forEach(
+      (share, k) => (this.#parts.bar.children[k].style.width = `${(100 * share) / scale.length}%`),
+    );
+    this.#parts.length.textContent = `L ${cells.length} · ${masks} MASK`;
+    this.#parts.canvas.setAttribute(
+      "aria-label",
+      `Canvas: ${cells.length} positions, ${masks} still MASK`,
+    );
+  }
+
+  #showStep(step, count) {
+    const { action, story, copy, canvas } = this.#parts;
+    const { done, values, start, length } = this.recording;
+    action.hidden = !step;
+    if (step) {
+      action.textContent = actionLabel(step);
+      action.dataset.direction = Math.sign(step.change);
+    }
+    const finished = done && count === length;
+    copy.hidden = !finished;
+    canvas.classList.toggle("finished", Boolean(finished));
+    story.textContent = finished
+      ? ending(done)
+      : step
+        ? narrate(step, values, start.region)
+        : `A canvas of ${start.length} MASKs after a prompt of ${start.prompt_tokens} tokens.`;
+    this.settings.point(step && values.policy !== "fixed" ? (step.signal ?? step.rho) : null);
+  }
+
+  #showFigures(figures) {
+    for (const [name, , , format] of COUNTERS)
+      this.#figures[name].textContent = format(figures[name]);
+  }
+
+  #showCharts(count, scale) {
+    const { steps, values, start } = this.recording;
+    const confidence = values.policy !== "fixed" && signalOf(values) === "confidence";
+    const signal = (step) => (confidence ? step.signal : step.rho);
+    const name = confidence ? "EOS confidence" : "ρ";
+    this.element.querySelector(".signal-name").textContent = name;
+    const common = {
+      changes: steps.map((step) => step.change),
+      notes: steps.map((step) => [
+        `forward ${step.step + 1} · ${actionLabel(step)}`,
+        `${name} ${signal(step)?.toFixed(3) ?? "–"} · L ${step.length}${step.change ? ` → ${step.length + step.change}` : ""}`,
+      ]),
+      count,
+      xMax: scale.forwards,
+    };
+    this.#charts.signal.show({
+      ...common,
+      values: steps.map(signal),
+      second: confidence ? steps.map((step) => step.rho) : null,
+      ...DENSITY_AXIS,
+      band: this.#band(values, start.region),
+    });
+    this.#charts.length.show({
+      ...common,
+      values: steps.map((step) => step.length),
+      ...lengthAxis(scale.length),
+      band: null,
+    });
+  }
+
+  /** Fixed length has no region: ρ is shown, and ignored. */
+  #band(values, region) {
+    return values.policy === "fixed" ? null : region;
+  }
+
+  #sayCopied() {
+    this.#parts.copy.textContent = "Copied";
+    setTimeout(() => (this.#parts.copy.textContent = "Copy text"), 1200);
+  }
+}
+
+/** Lengths are multiples of 8, so the axis counts in powers of two. */
+function lengthAxis(longest) {
+  const yStep = Math.max(8, 2 ** Math.ceil(Math.log2(longest / 4)));
+  return { yStep, yMax: Math.ceil(longest / yStep) * yStep };
+}

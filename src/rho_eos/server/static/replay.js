@@ -1,0 +1,120 @@
+/**
+ * A generation, recorded: the canvas after any number of steps, rebuilt from the step events alone.
+ *
+ * Cells are never changed in place. A cell keeps its `id` when its MASK is committed, so a view can
+ * tell "the same position, now filled" from "a new position", and animate growth where it happens.
+ */
+
+const KEYFRAME_EVERY = 16;
+
+export class Recording {
+  constructor(start) {
+    this.start = start;
+    this.steps = [];
+    this.done = null;
+    this.totals = [{ committed: 0, expansions: 0, contractions: 0 }];
+    this.peak = start.length;
+    this.keyframes = [emptyCanvas(start.length)];
+    this.newest = this.keyframes[0]; // the canvas after all steps so far
+    this.shown = { count: 0, canvas: this.keyframes[0] };
+  }
+
+  push(step) {
+    this.steps.push(step);
+    this.newest = apply(this.newest, step);
+    if (this.steps.length % KEYFRAME_EVERY === 0) this.keyframes.push(this.newest);
+    this.peak = Math.max(this.peak, step.length, this.newest.cells.length);
+    const before = this.totals.at(-1);
+    this.totals.push({
+      committed: before.committed + step.committed.length,
+      expansions: before.expansions + (step.change > 0),
+      contractions: before.contractions + (step.change < 0),
+    });
+  }
+
+  get length() {
+    return this.steps.length;
+  }
+
+  /** The cells after `count` steps. Playing forward costs one step, a jump at most a keyframe's. */
+  cellsAt(count) {
+    if (count === this.length) return this.newest.cells;
+    const keyframe = Math.floor(count / KEYFRAME_EVERY);
+    let from = { count: keyframe * KEYFRAME_EVERY, canvas: this.keyframes[keyframe] };
+    if (this.shown.count <= count && this.shown.count > from.count) from = this.shown;
+    let canvas = from.canvas;
+    for (let k = from.count; k < count; k++) canvas = apply(canvas, this.steps[k]);
+    this.shown = { count, canvas };
+    return canvas.cells;
+  }
+
+  /** What it has cost after `count` steps; at the end, the server's own figures. */
+  figuresAt(count) {
+    const cells = this.cellsAt(count);
+    const atEnd = this.done !== null && count === this.length;
+    const usage = atEnd ? this.done.usage : null;
+    const { committed, expansions, contractions } = this.totals[count];
+    const used = cells.filter((cell) => cell.text !== null && !cell.isEnd).length;
+    return {
+      nfe: usage?.rho_eos.nfe ?? count,
+      positions: usage?.rho_eos.positions_evaluated ?? this.#positionsAt(count),
+      tokensPerForward: usage?.rho_eos.tokens_per_forward ?? (count ? committed / count : 0),
+      eRatio: usage
+        ? ratio(usage.completion_tokens, usage.rho_eos.n_token)
+        : ratio(used, cells.length),
+      length: cells.length,
+      expansions,
+      contractions,
+    };
+  }
+
+  #positionsAt(count) {
+    return count ? this.steps[count - 1].positions_evaluated : 0;
+  }
+}
+
+/** The text before the first end, which is what is returned. */
+export function textOf(cells) {
+  const end = cells.findIndex((cell) => cell.text === null || cell.isEnd);
+  return cells
+    .slice(0, end < 0 ? cells.length : end)
+    .map((cell) => cell.text)
+    .join("");
+}
+
+function ratio(part, whole) {
+  return whole ? part / whole : 0;
+}
+
+function emptyCanvas(length) {
+  return { cells: masks(0, length), nextId: length };
+}
+
+function masks(firstId, count) {
+  return Array.from({ length: count }, (_, k) => maskCell(firstId + k));
+}
+
+function maskCell(id) {
+  return { id, text: null, confidence: 0, isEnd: false, step: -1 };
+}
+
+/** One step: the commits, then the change of length, as the engine does them. */
+function apply({ cells, nextId }, step) {
+  cells = cells.slice();
+  for (const [position, text, confidence, isEnd] of step.committed)
+    cells[position] = { id: cells[position].id, text, confidence, isEnd, step: step.step };
+  if (step.action === "insert") {
+    const length = cells.length + step.change;
+    cells.splice(step.at, 0, ...masks(nextId, step.inserted - 1));
+    nextId += step.inserted - 1;
+    cells.length = length;
+  } else if (step.change > 0) {
+    const added = masks(nextId, step.change);
+    nextId += step.change;
+    const end = { text: "", confidence: 1, isEnd: true, step: step.step };
+    cells.push(...(step.action === "close" ? added.map((cell) => ({ ...cell, ...end })) : added));
+  } else if (step.change < 0) {
+    cells.length += step.change;
+  }
+  return { cells, nextId };
+}
