@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,8 @@ class LLM:
             self.config.max_positions,
         )
         self._ids = itertools.count()
+        # How a tokenizer treats special tokens is its state, set for each text: one at a time.
+        self._tokenizer_lock = threading.Lock()
 
     def generate(
         self,
@@ -95,7 +98,8 @@ class LLM:
         self, prompt: Prompt, params: DecodeParams, raw: bool = False
     ) -> tuple[list[int], DecodeParams]:
         """Token ids and parameters, checked against the model's context."""
-        ids = encode_prompt(prompt, self.tokenizer, self.model.config.vocab_size, raw)
+        with self._tokenizer_lock:
+            ids = encode_prompt(prompt, self.tokenizer, self.model.config.vocab_size, raw)
         if params.stop and self.tokenizer is None:
             raise UserError("stop takes strings, but this model has no tokenizer")
         room = self.context_length - len(ids)
@@ -116,7 +120,8 @@ class LLM:
     def detokenize(self, ids: list[int]) -> str:
         if self.tokenizer is None:
             return ""
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        with self._tokenizer_lock:
+            return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
     def _steps(self, prompt: list[int], params: DecodeParams) -> Iterator[StepEvent]:
         id = self.submit(prompt, params)

@@ -10,10 +10,12 @@ from rho_eos import __version__
 from rho_eos.cli.chat import chat
 from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
+from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
 from rho_eos.cli.watch import watch
 from rho_eos.config import DecodeParams, EngineConfig
 from rho_eos.errors import UserError
+from rho_eos.server.config import ServerConfig
 
 app = typer.Typer(
     name="rho-eos",
@@ -50,6 +52,7 @@ def options(
 for _command in (generate, chat, watch):
     app.command()(with_settings(EngineConfig, DecodeParams)(_command))
 app.command()(with_settings(EngineConfig)(info))
+app.command()(with_settings(EngineConfig, ServerConfig)(serve))
 
 
 def main() -> None:

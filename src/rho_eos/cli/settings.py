@@ -3,14 +3,19 @@
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
 from rho_eos.config import DecodeParams, EngineConfig
 from rho_eos.errors import UserError
+from rho_eos.server.config import ServerConfig
 
-_PANELS = {DecodeParams: "Decoding", EngineConfig: "Model and machine"}
+_PANELS = {
+    DecodeParams: "Decoding",
+    EngineConfig: "Model and machine",
+    ServerConfig: "Server",
+}
 
 
 Command = Callable[..., Any]
@@ -58,7 +63,7 @@ def _option(field: "dataclasses.Field[Any]", panel: str) -> inspect.Parameter:
     annotation: Any = str | None
     if field.type is bool:
         annotation = bool | None
-    elif field.name == "stop":
+    elif get_origin(field.type) is tuple:
         annotation = list[str] | None
     return inspect.Parameter(
         field.name,

@@ -56,6 +56,7 @@ class Engine:
         self.detokenize = detokenize
         self.scheduler = Scheduler(max_rows, max_positions)
         self.sequences: dict[str, Sequence] = {}
+        self.batch: list[Sequence] = []  # of this step or the last: whose a failure is
 
     def add(self, id: str, prompt: list[int], params: DecodeParams) -> Sequence:
         """Queue a request; it runs from the next step in which there is room for it."""
@@ -68,7 +69,7 @@ class Engine:
 
     def step(self) -> list[StepEvent]:
         """One forward for everyone who fits; a finished row leaves at once."""
-        batch = self.scheduler.next_batch()
+        batch = self.batch = self.scheduler.next_batch()
         if not batch:
             return []
         self._note_start(batch)

@@ -1,0 +1,111 @@
+"""What a client gets back: OpenAI's objects, with what the generation cost as an extension."""
+
+from typing import Any, Protocol
+
+from rho_eos.outputs import Output
+from rho_eos.server.service import Generation
+
+
+class Shape(Protocol):
+    """How an endpoint lays out its answers; the two endpoints differ in nothing else."""
+
+    id_prefix: str
+    object: str
+    chunk_object: str
+
+    opening: dict[str, Any]  # what a stream sends before the first text, if anything
+
+    def choice(self, text: str) -> dict[str, Any]: ...
+
+    def delta(self, text: str) -> dict[str, Any]: ...
+
+
+class ChatShape:
+    id_prefix = "chatcmpl"
+    object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+    opening: dict[str, Any] = {"delta": {"role": "assistant", "content": ""}}
+
+    def choice(self, text: str) -> dict[str, Any]:
+        return {"message": {"role": "assistant", "content": text, "refusal": None}}
+
+    def delta(self, text: str) -> dict[str, Any]:
+        return {"delta": {"content": text} if text else {}}
+
+
+class CompletionShape:
+    id_prefix = "cmpl"
+    object = "text_completion"
+    chunk_object = "text_completion"
+    opening: dict[str, Any] = {}
+
+    def choice(self, text: str) -> dict[str, Any]:
+        return {"text": text}
+
+    def delta(self, text: str) -> dict[str, Any]:
+        return {"text": text}
+
+
+def whole_answer(shape: Shape, generation: Generation) -> dict[str, Any]:
+    return {
+        **_head(generation, shape.object),
+        "choices": [
+            {
+                "index": index,
+                **shape.choice(output.text),
+                "logprobs": None,
+                "finish_reason": output.finish_reason.value,
+            }
+            for index, output in enumerate(generation.ordered())
+        ],
+        "usage": usage_of(generation),
+    }
+
+
+def chunk(
+    shape: Shape,
+    generation: Generation,
+    index: int,
+    content: dict[str, Any],
+    finish_reason: str | None = None,
+) -> dict[str, Any]:
+    choice = {"index": index, **content, "logprobs": None, "finish_reason": finish_reason}
+    return {**_head(generation, shape.chunk_object), "choices": [choice]}
+
+
+def usage_chunk(shape: Shape, generation: Generation) -> dict[str, Any]:
+    head = _head(generation, shape.chunk_object)
+    return {**head, "choices": [], "usage": usage_of(generation)}
+
+
+def usage_of(generation: Generation) -> dict[str, Any]:
+    """What the whole request cost. A prompt counts once, however many texts were made of it."""
+    outputs = generation.ordered()
+    prompts = outputs[:: generation.choices_per_prompt]
+    return usage(sum(output.usage.prompt_tokens for output in prompts), outputs)
+
+
+def usage(prompt_tokens: int, outputs: list[Output]) -> dict[str, Any]:
+    def total(name: str) -> int:
+        return sum(getattr(output.usage, name) for output in outputs)
+
+    completion_tokens = total("e_token")
+    counted = ("n_token", "nfe", "positions_evaluated", "expansions", "contractions")
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "rho_eos": {
+            **{name: total(name) for name in counted},
+            "tokens_per_forward": total("committed") / max(1, total("nfe")),
+        },
+    }
+
+
+def _head(generation: Generation, object: str) -> dict[str, Any]:
+    return {
+        "id": generation.id,
+        "object": object,
+        "created": generation.created,
+        "model": generation.model,
+    }

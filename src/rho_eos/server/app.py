@@ -1,0 +1,145 @@
+"""The endpoints. Each reads a checked request, puts it in flight and lays out what comes back.
+
+RequestLog → (CORS) → KeyMiddleware → BodyLimit → endpoint → Service → AsyncEngine
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, JSONResponse
+from pydantic import BaseModel
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from rho_eos import __version__
+from rho_eos.engine.async_engine import Detail
+from rho_eos.server import errors
+from rho_eos.server.answers import ChatShape, CompletionShape, Shape, whole_answer
+from rho_eos.server.auth import KeyMiddleware, KeyRing
+from rho_eos.server.middleware import BodyLimit, RequestLog
+from rho_eos.server.playground import playground_facts
+from rho_eos.server.protocol import AnyRequest, ChatRequest, CompletionRequest
+from rho_eos.server.service import Service
+from rho_eos.server.stream import EventStream, denoise_events, text_events, unless_disconnected
+
+STATIC = Path(__file__).parent / "static"
+
+
+class ErrorDetail(BaseModel):
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class ErrorAnswer(BaseModel):
+    error: ErrorDetail
+
+
+def create_app(service: Service) -> FastAPI:
+    """The whole server. Its lifespan starts the engine's worker and drains it at the end."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with service.running():
+            yield
+
+    app = FastAPI(
+        title="rho-eos",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,  # these pages load scripts from elsewhere
+        redoc_url=None,
+        responses={"4XX": {"model": ErrorAnswer}, "5XX": {"model": ErrorAnswer}},
+    )
+    errors.install(app)
+    _add_generation(app, service)
+    _add_facts(app, service)
+    app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), name="static")
+    config = service.config
+    # The last one added is the outermost.
+    app.add_middleware(BodyLimit, max_bytes=config.max_body_bytes, seconds=config.body_seconds)
+    app.add_middleware(KeyMiddleware, keys=KeyRing(config.keys()))
+    if config.cors_origin:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.cors_origin,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
+        )
+    app.add_middleware(RequestLog)
+    return app
+
+
+def _add_generation(app: FastAPI, service: Service) -> None:
+    async def answer(shape: Shape, body: AnyRequest, request: Request) -> Response:
+        if not body.stream:
+            return await _answer_at_once(shape, body, request)
+        if body.stream_mode == "denoise":
+            generation = await service.open(shape.id_prefix, body, Detail.STEPS)
+            return EventStream(generation, denoise_events(generation, service.llm.special.ends))
+        generation = await service.open(shape.id_prefix, body, Detail.TEXT)
+        return EventStream(generation, text_events(shape, generation, body.include_usage))
+
+    async def _answer_at_once(shape: Shape, body: AnyRequest, request: Request) -> Response:
+        with await service.open(shape.id_prefix, body, Detail.OUTPUT) as generation:
+            if await unless_disconnected(request.receive, generation.finish()) is None:
+                return Response(status_code=499)  # for the log: nobody is there to read it
+        return JSONResponse(whole_answer(shape, generation))
+
+    @app.post("/v1/chat/completions")
+    async def chat_completions(body: ChatRequest, request: Request) -> Response:
+        """The assistant's next turn in a conversation."""
+        return await answer(ChatShape(), body, request)
+
+    @app.post("/v1/completions")
+    async def completions(body: CompletionRequest, request: Request) -> Response:
+        """Text behind a prompt, which is taken as it is."""
+        return await answer(CompletionShape(), body, request)
+
+
+def _add_facts(app: FastAPI, service: Service) -> None:
+    model = {"id": service.model, "object": "model", "created": 0, "owned_by": "rho-eos"}
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [model]}
+
+    @app.get("/v1/models/{name:path}")
+    async def model_named(name: str) -> dict[str, Any]:
+        if name != service.model:
+            raise errors.ApiError(404, f"there is no model {name[:100]!r} here", "model_not_found")
+        return model
+
+    @app.get("/v1/rho_eos/playground")
+    async def playground() -> dict[str, Any]:
+        """What the page needs to know of the model."""
+        return playground_facts(service)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        """The process is alive."""
+        return {"status": "alive"}
+
+    @app.get("/ready")
+    async def ready() -> Response:
+        """The model is loaded, and a request sent now would run."""
+        good = service.engine.ready
+        return JSONResponse({"status": "ready" if good else "not ready"}, 200 if good else 503)
+
+    @app.get("/version")
+    async def version() -> dict[str, str]:
+        return {"version": __version__}
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """For Prometheus."""
+        return Response(service.metrics.render(), media_type="text/plain; version=0.0.4")
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(STATIC / "index.html")

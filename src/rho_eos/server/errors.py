@@ -1,0 +1,117 @@
+"""Everything that can go wrong with a request, as the error object that OpenAI's clients expect."""
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from rho_eos.engine.async_engine import (
+    BatchFailedError,
+    DeadlineExceededError,
+    EngineError,
+    QueueFullError,
+    UnavailableError,
+)
+from rho_eos.errors import UserError
+
+RETRY = {"Retry-After": "1"}
+_ENGINE_STATUS: dict[type[EngineError], tuple[int, str]] = {
+    QueueFullError: (429, "queue_full"),
+    BatchFailedError: (500, "forward_failed"),
+    UnavailableError: (503, "unavailable"),
+    DeadlineExceededError: (504, "deadline_exceeded"),
+}
+
+
+class ApiError(Exception):
+    """An answer other than 200."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: str,
+        param: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.param = param
+        self.headers = headers
+
+    @property
+    def body(self) -> dict[str, Any]:
+        kinds = {401: "authentication_error", 429: "rate_limit_error"}
+        kind = "server_error" if self.status >= 500 else "invalid_request_error"
+        return {
+            "error": {
+                "message": self.message,
+                "type": kinds.get(self.status, kind),
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    def response(self) -> JSONResponse:
+        return JSONResponse(self.body, self.status, self.headers)
+
+
+def bad_request(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:
+    return ApiError(400, message, code, param)
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """The one translation from what went wrong inside to what a client is told."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, EngineError):
+        status, code = _ENGINE_STATUS[type(error)]
+        headers = RETRY if status in (429, 503) else None
+        return ApiError(status, str(error), code, headers=headers)
+    if isinstance(error, UserError):
+        # In HTTP the longest canvas goes by OpenAI's name.
+        return bad_request(str(error).replace("max_new_tokens", "max_tokens"))
+    if isinstance(error, RequestValidationError):
+        return _invalid(error.errors()[0])
+    if isinstance(error, HTTPException):
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
+        headers = dict(error.headers) if error.headers else None
+        return ApiError(error.status_code, str(error.detail), code, headers=headers)
+    return ApiError(500, "the server failed; its log says why", "internal_error")
+
+
+def install(app: FastAPI) -> None:
+    """Let every error of every endpoint be answered in the same form."""
+
+    async def answer(_: Request, error: Exception) -> JSONResponse:
+        return as_api_error(error).response()
+
+    for kind in (ApiError, EngineError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, answer)
+
+
+def _invalid(error: dict[str, Any]) -> ApiError:
+    """The first complaint of pydantic as a sentence that names the field."""
+    field = ".".join(str(part) for part in error["loc"] if part != "body")
+    if error["type"] == "json_invalid":
+        return bad_request(f"the body is not JSON: {error['ctx']['error']}", code="invalid_json")
+    if not field:
+        return bad_request(
+            "the body takes a JSON object, sent with content-type application/json",
+            code="invalid_json",
+        )
+    name = _printable(field)
+    if error["type"] == "extra_forbidden":
+        return bad_request(f"unknown field {name!r}", name, "unknown_field")
+    if error["type"] == "missing":
+        return bad_request(f"{name} is missing", name, "missing_field")
+    return bad_request(f"{name}: {_printable(error['msg'])}", name)
+
+
+def _printable(text: str) -> str:
+    """What a client sent may hold half characters, which no JSON answer can carry."""
+    return text.encode("utf-8", "replace").decode()[:200]

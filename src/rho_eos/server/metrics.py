@@ -1,0 +1,72 @@
+"""Prometheus metrics. One registry per server, so that several can live in a process."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from rho_eos.engine.async_engine import AsyncEngine, Update
+from rho_eos.engine.engine import StepEvent
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_SHARES = tuple(share / 10 for share in range(1, 11))
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, help: str, *labels: str) -> Counter:
+            return Counter(f"rho_eos_{name}", help, labels, registry=registry)
+
+        def seconds(name: str, help: str) -> Histogram:
+            return Histogram(f"rho_eos_{name}", help, registry=registry, buckets=_SECONDS)
+
+        self.outcomes = counter("requests", "Requests by how they ended.", "outcome")
+        self.prompt_tokens = counter("prompt_tokens", "Tokens of prompts that were answered.")
+        self.generated_tokens = counter("generated_tokens", "Tokens of answers (E_token).")
+        self.steps = counter("denoising_steps", "Forwards, counted once for each sequence in them.")
+        self.positions = counter("positions_evaluated", "Prompt and canvas positions of forwards.")
+        self.committed = counter("committed_tokens", "MASKs that became tokens.")
+        self.adjustments = counter("length_adjustments", "Changes of a length.", "direction")
+        self.e_ratio = Histogram(
+            "rho_eos_e_ratio",
+            "Share of the final canvas that is not padding (E_token / N_token).",
+            registry=registry,
+            buckets=_SHARES,
+        )
+        self.first_token = seconds(
+            "time_to_first_token_seconds", "From submission until the first token was final."
+        )
+        self.latency = seconds("request_seconds", "From submission to the whole answer.")
+        self.queue_time = seconds("queue_seconds", "From submission to the first forward.")
+        for direction in ("expand", "contract"):
+            self.adjustments.labels(direction)
+
+    def watch(self, engine: AsyncEngine) -> None:
+        """Gauges that are read from the engine when somebody asks."""
+        running = Gauge("rho_eos_requests_running", "Being decoded now.", registry=self.registry)
+        running.set_function(lambda: engine.running)
+        waiting = Gauge("rho_eos_requests_waiting", "Queued.", registry=self.registry)
+        waiting.set_function(lambda: engine.waiting)
+
+    def observe_step(self, event: StepEvent) -> None:
+        """Called by the engine's thread, for every step of every sequence."""
+        self.steps.inc()
+        rows = 2 if event.sequence.params.cfg_scale > 0 else 1
+        self.positions.inc(rows * (len(event.sequence.prompt) + event.view.length))
+        self.committed.inc(len(event.record.committed))
+        if event.record.change:
+            direction = "expand" if event.record.change > 0 else "contract"
+            self.adjustments.labels(direction).inc()
+
+    def observe_end(self, update: Update) -> None:
+        """Called with a sequence's last update."""
+        assert update.output is not None
+        usage = update.output.usage
+        self.prompt_tokens.inc(usage.prompt_tokens)
+        self.generated_tokens.inc(usage.e_token)
+        self.e_ratio.observe(usage.e_ratio)
+        self.queue_time.observe(update.seconds_waiting)
+        if update.seconds_to_first_token is not None:
+            self.first_token.observe(update.seconds_to_first_token)
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)

@@ -1,0 +1,167 @@
+"""Between HTTP and the engine: from a checked request to sequences in flight, and their metrics."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rho_eos.config import DecodeParams
+from rho_eos.engine.async_engine import AsyncEngine, Call, Detail, EngineError, Update
+from rho_eos.errors import UserError
+from rho_eos.llm import LLM
+from rho_eos.outputs import Output
+from rho_eos.server.config import ServerConfig
+from rho_eos.server.errors import ApiError, as_api_error, bad_request
+from rho_eos.server.metrics import Metrics
+from rho_eos.server.protocol import AnyRequest
+
+logger = logging.getLogger(__name__)
+Prepared = tuple[list[int], DecodeParams]
+
+
+@dataclass(eq=False)
+class Generation:
+    """A request in flight. Iterate for updates; leaving it cancels what is not finished."""
+
+    id: str
+    model: str
+    requests: list[Prepared]  # one per choice
+    choices_per_prompt: int
+    call: Call
+    metrics: Metrics
+    created: int = field(default_factory=lambda: int(time.time()))
+    started: float = field(default_factory=time.perf_counter)
+    outputs: dict[int, Output] = field(default_factory=dict)  # by choice
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.call.__exit__(kind, error, traceback)
+        seconds = time.perf_counter() - self.started
+        outcome = self._outcome(error)
+        self.metrics.outcomes.labels(outcome).inc()
+        if len(self.outputs) == len(self.requests):
+            self.metrics.latency.observe(seconds)
+        logger.info(
+            "%s %s: %d choices, %d prompt and %d generated tokens, %d forwards, %.3fs",
+            self.id,
+            outcome,
+            len(self.requests),
+            sum(len(prompt) for prompt, _ in self.requests),
+            sum(output.usage.e_token for output in self.outputs.values()),
+            sum(output.usage.nfe for output in self.outputs.values()),
+            seconds,
+        )
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Update:
+        update = await anext(self.call)
+        if update.output is not None:
+            self.outputs[update.index] = update.output
+            self.metrics.observe_end(update)
+        return update
+
+    async def finish(self) -> list[Output]:
+        """Wait for all choices, in their order."""
+        async for _ in self:
+            pass
+        return self.ordered()
+
+    def ordered(self) -> list[Output]:
+        return [self.outputs[index] for index in range(len(self.requests))]
+
+    def _outcome(self, error: BaseException | None) -> str:
+        if isinstance(error, EngineError):
+            return as_api_error(error).code
+        if len(self.outputs) < len(self.requests):
+            return "cancelled"
+        reasons = {output.finish_reason.value for output in self.outputs.values()}
+        return "length" if "length" in reasons else "stop"
+
+
+class Service:
+    """The model, its engine and its limits: everything an endpoint needs."""
+
+    def __init__(self, llm: LLM, config: ServerConfig) -> None:
+        self.llm = llm
+        self.config = config
+        self.metrics = Metrics()
+        self.engine = AsyncEngine(llm.engine, config.max_waiting, self.metrics.observe_step)
+        self.metrics.watch(self.engine)
+        self.model = config.served_model_name or default_name(llm.config.model)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        self.engine.start()
+        try:
+            yield
+        finally:
+            await self.engine.drain(self.config.drain_seconds)
+            await self.engine.stop()
+
+    async def open(self, kind: str, request: AnyRequest, detail: Detail) -> Generation:
+        """Check a request and put it in flight, or say why not."""
+        try:
+            requests = await self._prepare(request)
+            seconds = min(request.deadline_seconds or float("inf"), self.config.deadline_seconds)
+            call = self.engine.submit(requests, detail, seconds)
+        except (ApiError, UserError, EngineError) as error:
+            answer = as_api_error(error)
+            self.metrics.outcomes.labels("invalid" if answer.status < 429 else answer.code).inc()
+            raise answer from error
+        if self.config.log_prompts:
+            logger.info("prompts: %r", request.prompts())
+        id = f"{kind}-{uuid.uuid4().hex}"
+        return Generation(id, self.model, requests, request.n or 1, call, self.metrics)
+
+    async def _prepare(self, request: AnyRequest) -> list[Prepared]:
+        if request.model != self.model:
+            raise ApiError(
+                404,
+                f"there is no model {request.model[:100]!r} here; this server has {self.model!r}",
+                "model_not_found",
+                "model",
+            )
+        request.check()
+        texts = (request.n or 1) * len(request.prompts())
+        if texts > self.config.max_choices:
+            raise bad_request(
+                f"{texts} texts were asked for (n times prompts), but the limit of this server is "
+                f"{self.config.max_choices}",
+                "n",
+            )
+        if not texts:
+            raise bad_request("the prompt is empty", "prompt")
+        return await asyncio.to_thread(self._encode, request)
+
+    def _encode(self, request: AnyRequest) -> list[Prepared]:
+        """Tokenising takes its time with a long prompt, so it is kept off the event loop."""
+        prepared = [
+            self.llm.prepare(prompt, params, raw=True) for prompt, params in request.choices()
+        ]
+        limit = self.config.max_prompt_tokens
+        for prompt, _ in prepared:
+            if limit is not None and len(prompt) > limit:
+                raise bad_request(
+                    f"the prompt has {len(prompt)} tokens, but the limit of this server is {limit}"
+                )
+        return prepared
+
+
+def default_name(model: str) -> str:
+    """A folder goes by its last part: where it lies on this machine is nobody's business."""
+    return Path(model).resolve().name if Path(model).is_dir() else model
