@@ -1,5 +1,6 @@
 """Reference answers are right; wrong, empty and cut-off ones are not."""
 
+import dataclasses
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -39,10 +40,7 @@ def test_the_reference_answer_is_right_unless_it_is_known_to_be_broken(
 def test_no_part_of_the_reference_answer_is_right(task: str, item: Sample) -> None:
     gold = find_task(task).gold(item)
     last_mark = max(gold.rfind(mark) for mark in ("}", "```"))
-    reasoning = gold.rfind(r"\boxed", 0, gold.find("</reasoning>"))
     for end in {0, 1, len(gold) // 2, last_mark}:
-        if 0 <= reasoning < end:
-            continue  # the published reasoning holds the answer, boxed, already
         grade = find_task(task).grade(item, gold[:end])
         assert not grade.correct, gold[:end]
         assert grade.detail
@@ -96,7 +94,7 @@ def test_numbers_are_compared_by_value(
         (1, "0.58", False),
         (2, r"(2, 3\pi/2)", True),
         (2, r"\left(\frac{3\pi}{2}, 2\right)", False),
-        (3, r"-\sqrt{5} < x < \sqrt{5}", True),
+        (3, r"\left(-\sqrt5, \sqrt5\right)", True),
         (3, r"[-\sqrt{5}, \sqrt{5}]", False),
         (4, "Cleo", True),
         (4, "Anna", False),
@@ -118,7 +116,7 @@ def test_formulas_are_compared_by_meaning(number: int, answer: str, correct: boo
     "answer", ["9^{9^{9^{9^{9}}}}", "9" * 200_000, "(" * 5000, r"\frac{" * 500, r"\int" * 300]
 )
 def test_an_answer_that_breaks_the_grader_is_wrong_and_the_next_one_is_graded(
-    answer: str, monkeypatch: pytest.MonkeyPatch
+    answer: str,
 ) -> None:
     item = sample("gsm8k", "gsm8k/0")
     assert not find_task("gsm8k").grade(item, rf"<answer>\boxed{{{answer}}}</answer>").correct
@@ -193,8 +191,6 @@ def test_code_is_right_if_it_passes_the_tests(program: str, correct: bool, detai
 
 
 def test_code_that_never_ends_is_stopped() -> None:
-    import dataclasses
-
     task = dataclasses.replace(code_task("mbpp"), limits=Limits(cpu_seconds=1, wall_seconds=60))
     start = time.monotonic()
     grade = task.grade(sample("mbpp", "mbpp/11"), code("while True: pass"))

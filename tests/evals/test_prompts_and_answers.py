@@ -6,7 +6,7 @@ import pytest
 
 from rho_eos.errors import UserError
 from rho_eos.evals import find_task
-from rho_eos.evals.answer import code_answer, math_answer
+from rho_eos.evals.answer import code_answer, math_answer, unboxed
 from tests.evals.fixtures import TASKS, sample, samples
 
 
@@ -79,6 +79,18 @@ def test_a_wrong_template_is_a_clear_error(template: str, complaint: str) -> Non
 def test_where_a_mathematical_answer_is_found(text: str, answer: str | None) -> None:
     assert math_answer(text) == answer
     assert math_answer(f"<reasoning>{text}") == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        (r"so $\boxed{5}$.", "so $5$."),
+        (r"\boxed{\frac{1}{2}} = \boxed{\boxed{0.5}}", r"\frac{1}{2} = 0.5"),
+        (r"\boxed{5", r"\boxed{5"),
+    ],
+)
+def test_boxes_can_be_taken_off(text: str, plain: str) -> None:
+    assert unboxed(text) == plain
 
 
 @pytest.mark.parametrize(

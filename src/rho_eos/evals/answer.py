@@ -36,6 +36,16 @@ def last_boxed(text: str) -> str | None:
     return next((content for content in contents if content is not None), None)
 
 
+def unboxed(text: str) -> str:
+    r"""The text with every complete `\boxed{…}` replaced by its content."""
+    for start in reversed(list(BOXED.finditer(text))):
+        content = balanced(text, start.end())
+        if content is not None:
+            end = start.end() + len(content) + 1
+            text = text[: start.start()] + content + text[end:]
+    return text
+
+
 def balanced(text: str, start: int) -> str | None:
     r"""From `start` to the brace that closes the one before it; `\{` and `\}` are not braces."""
     depth = 1

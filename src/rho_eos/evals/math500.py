@@ -1,5 +1,6 @@
 """MATH500: competition problems whose answers are numbers, formulas, sets or words, in LaTeX."""
 
+from rho_eos.evals.answer import unboxed
 from rho_eos.evals.math_task import MathTask
 from rho_eos.evals.source import Source
 from rho_eos.evals.task import Sample
@@ -20,4 +21,5 @@ class Math500(MathTask):
         return str(sample.data["answer"])
 
     def solution(self, sample: Sample) -> str:
-        return str(sample.data["solution"])
+        """Without the published box, so that reasoning alone is no answer yet."""
+        return unboxed(sample.data["solution"])

@@ -60,8 +60,8 @@ GRACE_SECONDS = 5.0  # for the sandbox to take itself down before it is killed f
 class Limits:
     """What one run may use. CPU time, memory and file size are per process, the rest is for all."""
 
-    wall_seconds: float = 30.0  # generous: a busy machine must not change a verdict
-    cpu_seconds: int = 5
+    wall_seconds: float = 60.0  # generous: a busy machine must not change a verdict
+    cpu_seconds: int = 10  # the slowest reference solution, mbpp/123, takes four
     memory_bytes: int = 1 << 30
     processes: int = 16
     file_bytes: int = 16 << 20
