@@ -1,0 +1,43 @@
+"""Fixtures that several rooms use."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("default", deadline=None)
+settings.load_profile("default")
+
+DATA = Path(__file__).parent / "data"
+
+
+@cache
+def _load(folder: Path) -> Any:
+    from transformers import AutoModelForMaskedLM
+
+    import rho_eos.models  # noqa: F401  registers the families
+
+    return AutoModelForMaskedLM.from_pretrained(folder).eval()
+
+
+@pytest.fixture(scope="session")
+def parity_model() -> Callable[[str], Any]:
+    """One of the small published-layout checkpoints, by name; loaded once: leave it unchanged."""
+    return lambda name: _load(DATA / "parity" / name)
+
+
+@pytest.fixture(scope="session")
+def golden_model() -> Any:
+    return _load(DATA / "golden" / "checkpoint")
+
+
+@pytest.fixture(scope="session")
+def byte_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small random LLaDA and a byte tokenizer: the whole path, untrained."""
+    from tests.checkpoints import write_checkpoint
+
+    return write_checkpoint(tmp_path_factory.mktemp("byte-llada"))

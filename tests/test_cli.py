@@ -1,0 +1,269 @@
+"""The commands as a user meets them: what they print, where, and with which exit code."""
+
+import io
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from rho_eos.cli import main
+
+SHORT = ["--initial-length", "16", "--max-new-tokens", "32"]
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, byte_checkpoint: Path
+) -> Run:
+    """Run a command in this process, on the small checkpoint unless it names a model."""
+
+    def run(*words: object, stdin: str = "", model: object = byte_checkpoint) -> Result:
+        arguments = [str(word) for word in words]
+        if model is not None and arguments[0] in ("generate", "chat", "watch"):
+            arguments += ["--model", str(model)]
+        monkeypatch.setattr(sys, "argv", ["rho-eos", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as exited:
+            main()
+        captured = capsys.readouterr()
+        return Result(int(exited.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+def test_help_reads_like_a_manual(run: Run) -> None:
+    page = run("--help").out
+    assert all(command in page for command in ("generate", "chat", "watch", "info"))
+    page = run("generate", "--help").out
+    for option in ("--rho-low", "--policy", "--block-length", "--input", "--device", "--json"):
+        assert option in page
+
+
+def test_generate_prints_the_text_and_json_all_metrics(run: Run) -> None:
+    plain = run("generate", "hello", *SHORT)
+    line = json.loads(run("generate", "hello", "--json", *SHORT).out)
+    assert plain.code == 0 and plain.out == line["text"] + "\n"
+    assert run("generate", *SHORT, stdin="hello").out == plain.out
+    assert {"id", "text", "token_ids", "canvas_token_ids", "finish_reason"} <= set(line)
+    assert {"n_token", "e_token", "e_ratio", "nfe", "positions_evaluated"} <= set(line)
+    assert {"expansions", "contractions", "adjustments", "tokens_per_forward"} <= set(line)
+    assert {"seconds_waiting", "seconds_running"} <= set(line)
+    assert "trace" not in line
+    assert json.loads(run("generate", "hello", "--json", "--trace", *SHORT).out)["trace"]
+
+
+def test_trace_file_has_one_line_per_step(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    line = json.loads(run("generate", "hello", "--json", "--trace-file", path, *SHORT).out)
+    steps = [json.loads(text) for text in path.read_text().splitlines()]
+    assert [step["step"] for step in steps] == list(range(line["nfe"]))
+    assert {"length", "masks", "rho", "action", "committed"} <= set(steps[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["generate", "hi", "--rho-low", "0.9"], "rho_low is 0.9, but takes at most rho_high"),
+        (["generate", "hi", "--threshold", "0"], "threshold is 0.0, but takes a number in (0, 1]"),
+        (
+            ["generate", "hi", "--initial-length", "x"],
+            "initial_length is 'x', but takes an integer",
+        ),
+        (["generate", "hi", "--preset", "mid"], "preset is 'mid', but takes one of asym, sym"),
+        (["generate", "hi", "--initial-length", "4096"], "at most max_new_tokens"),
+        (["generate", "hi", "--bogus"], "No such option: --bogus"),
+        (["generate", ""], "the prompt is empty"),
+        (["generate", "x" * 600], "more than the model's context of 512"),
+        (["generate", "--input", "a.jsonl"], "--input and --output go together"),
+        (["generate", "hi", "-i", "a", "-o", "b"], "either a prompt or --input"),
+        (["info", "/no/such/folder"], "no such model"),
+        (["watch", ""], "the prompt is empty"),
+        (["unknown"], "No such command"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(run: Run, words: list[str], message: str) -> None:
+    result = run(*words)
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.startswith("rho-eos: ") and result.err.count("\n") == 1
+    assert "Traceback" not in result.err and result.out == ""
+
+
+def test_block_length_none_means_anywhere(run: Run) -> None:
+    words = ("generate", "hello", "--json", "--policy", "fixed", "--initial-length", "64")
+    assert run(*words, "--block-length", "none").code == 0
+    assert run(*words, "--block-length", "0").code == 2
+
+
+def requests(path: Path, count: int) -> Path:
+    lines = [{"id": f"r{n}", "prompt": f"number {n}", "seed": n} for n in range(count)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def read(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_file_of_prompts_of_every_kind(run: Run, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    lines = [
+        {"id": "text", "prompt": "hello"},
+        {"messages": [{"role": "user", "content": "hello"}]},
+        {"id": "ids", "prompt_token_ids": [7, 8, 9], "policy": "fixed", "initial_length": 8},
+    ]
+    source.write_text("\n".join(json.dumps(line) for line in lines))
+    assert run("generate", "-i", source, "-o", target, *SHORT).code == 0
+    by_id = {line["id"]: line for line in read(target)}
+    assert set(by_id) == {"text", "2", "ids"}
+    assert by_id["text"]["token_ids"] == by_id["2"]["token_ids"]
+    assert by_id["ids"]["n_token"] == len(by_id["ids"]["canvas_token_ids"]) == 8
+
+
+def test_bad_lines_are_named_and_the_good_ones_still_run(run: Run, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(
+        '{"prompt": "good"}\n'
+        "{broken\n"
+        '{"prompt": ""}\n'
+        '{"prompt": "x", "rho_low": 7}\n'
+        '{"prompt": "x", "colour": "red"}\n'
+        '{"id": "1", "prompt": "twice"}\n'
+        '{"prompt": "also good"}\n'
+    )
+    result = run("generate", "-i", source, "-o", target, *SHORT)
+    assert result.code == 2
+    assert {line["id"] for line in read(target)} == {"1", "7"}
+    for number, message in {
+        2: "not JSON",
+        3: "the prompt is empty",
+        4: "rho_low is 7",
+        5: "unknown parameter 'colour'",
+        6: "was used by an earlier line",
+    }.items():
+        assert re.search(rf"in\.jsonl:{number}: .*{message}", result.err)
+
+
+def test_a_second_run_continues_where_the_first_was_cut_off(run: Run, tmp_path: Path) -> None:
+    source, target = requests(tmp_path / "in.jsonl", 6), tmp_path / "out.jsonl"
+    whole = tmp_path / "whole.jsonl"
+    assert run("generate", "-i", source, "-o", whole, *SHORT).code == 0
+    kept = whole.read_bytes().splitlines(keepends=True)
+    target.write_bytes(kept[0] + kept[1] + kept[2][:50])  # the third line was being written
+
+    assert run("generate", "-i", source, "-o", target, *SHORT).code == 0
+    result = run("generate", "-i", source, "-o", target, *SHORT)
+    assert "0 generated, 6 were there already" in result.err
+    texts = {line["id"]: line["text"] for line in read(whole)}
+    assert {line["id"]: line["text"] for line in read(target)} == texts
+    assert len(read(target)) == 6
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_for_real_nothing_is_lost_or_doubled(
+    how: signal.Signals, byte_checkpoint: Path, tmp_path: Path
+) -> None:
+    source, target = requests(tmp_path / "in.jsonl", 60), tmp_path / "out.jsonl"
+    command = [sys.executable, "-m", "rho_eos", "generate", "-m", str(byte_checkpoint)]
+    command += ["-i", str(source), "-o", str(target), "--max-rows", "2", "--initial-length", "64"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 300
+    while not (target.exists() and target.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(how)
+    _, err = process.communicate(timeout=120)
+    assert "Traceback" not in err
+    if how is signal.SIGINT:
+        assert process.returncode == 130 and "run the same command again to continue" in err
+    done = len(target.read_bytes().splitlines())
+    assert 0 < done < 60
+    again = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=300)
+    assert again.returncode == 0
+    assert sorted(line["id"] for line in read(target)) == sorted(f"r{n}" for n in range(60))
+
+
+def test_chat_keeps_the_conversation_and_survives_a_turn_that_is_too_long(run: Run) -> None:
+    result = run(
+        "chat", *SHORT, stdin="hello\n" + "x" * 600 + "\nhello\n/reset\nhello\n/exit\nno\n"
+    )
+    assert result.code == 0
+    assert result.out.count("steps") == 3
+    assert "more than the model's context" in result.err
+    first, second, third = re.split(r"L \d+ · .*contractions\n", result.out)[:3]
+    assert first == third != second  # the second answer saw the first turn
+
+
+def test_watch_without_a_terminal_prints_a_line_per_step(run: Run) -> None:
+    line = json.loads(run("generate", "hello", "--json", *SHORT).out)
+    result = run("watch", "hello", "--delay", "0", *SHORT)
+    steps = [text for text in result.out.splitlines() if text.startswith("step")]
+    assert result.code == 0 and len(steps) == line["nfe"]
+    assert "L   16" in steps[0] and "ρ" in steps[0] and "expand" in steps[0]
+    assert f"{line['nfe']} forwards" in result.out
+    assert "\x1b" not in result.out
+
+
+def test_watch_on_a_terminal_of_80_columns(byte_checkpoint: Path) -> None:
+    """A real pseudo-terminal: the panel is drawn, redrawn in place, and fits."""
+    command = [sys.executable, "-m", "rho_eos", "watch", "hello", "-m", str(byte_checkpoint)]
+    leader, follower = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    process = subprocess.Popen(
+        [*command, "--delay", "0", *SHORT], stdout=follower, stderr=follower, env=environment
+    )
+    os.close(follower)
+    screen = b""
+    while select.select([leader], [], [], 120)[0]:
+        try:
+            chunk = os.read(leader, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not chunk:
+            break
+        screen += chunk
+    assert process.wait(timeout=60) == 0
+    text = screen.decode(errors="replace")
+    assert "rho-eos · step 1" in text and "MASKs" in text and "▒" in text
+    assert "\x1b[" in text  # it is redrawn in place
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    panel = [line for line in re.split(r"[\r\n]+", plain) if line.startswith(("│", "╭", "╰"))]
+    assert panel and max(map(len, panel)) <= 80
+
+
+def test_info_describes_a_checkpoint_without_loading_it(run: Run, byte_checkpoint: Path) -> None:
+    page = run("info", byte_checkpoint).out
+    for words in (
+        r"family +llada",
+        r"MASK +2  <\|mdm_mask\|>",
+        r"EOS +1  <\|endoftext\|>",
+        r"end of turn +5",
+        r"chat template +yes",
+        r"context +512",
+        r"float32",
+    ):
+        assert re.search(words, page), page
+
+
+def test_version(run: Run) -> None:
+    from rho_eos import __version__
+
+    assert run("--version").out == f"rho-eos {__version__}\n"
