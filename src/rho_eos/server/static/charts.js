@@ -2,7 +2,7 @@
 
 import { setAttributes, svg } from "./dom.js";
 
-const HEIGHT = 148;
+const HEIGHT = 132;
 const PAD = { left: 40, right: 10, top: 10, bottom: 24 };
 const TRIANGLE = { up: "m-4 3 4-7 4 7z", down: "m-4-3 4 7 4-7z" };
 

@@ -38,6 +38,7 @@ export class Panel {
       ...["text", "masks", "ends"].map((kind) => el("i", { class: kind })),
     ),
     canvas: el("div", { class: "canvas", role: "group", "aria-label": "Canvas" }),
+    signal: el("b", { text: "ρ" }),
     story: el("p", { class: "story", text: "Press Run to watch the canvas." }),
     error: el("p", { class: "error", role: "alert", hidden: true }),
     copy: el("button", { type: "button", class: "quiet", text: "Copy text", hidden: true }),
@@ -67,6 +68,7 @@ export class Panel {
       { class: "panel card", "data-side": side },
       this.settings.element,
       this.#stage(),
+      this.#chartPair(),
     );
     this.#showTitle();
   }
@@ -82,6 +84,7 @@ export class Panel {
     this.#shown = 0;
     this.#parts.error.hidden = true;
     this.#parts.copy.hidden = true;
+    this.#parts.story.hidden = false;
     this.#parts.story.textContent = "Waiting for the first forward…";
     this.#canvas.clear();
   }
@@ -95,7 +98,7 @@ export class Panel {
   fail(message) {
     this.#parts.error.textContent = message;
     this.#parts.error.hidden = false;
-    if (!this.recording) this.#parts.story.textContent = "Nothing was generated.";
+    this.#parts.story.hidden = true;
   }
 
   /** Draw the run after `position` forwards; `scale` holds the axes that panels share. */
@@ -115,35 +118,29 @@ export class Panel {
   }
 
   #stage() {
-    const chart = (title, body) => el("figure", {}, el("figcaption", {}, ...title), body.element);
+    const { title, action, length, copy, bar, error, story, canvas } = this.#parts;
+    const counter = ([name, label, hint]) =>
+      el("div", { title: hint }, el("dt", { text: label }), this.#figures[name]);
     return el(
       "div",
       { class: "stage" },
-      el(
-        "header",
-        { class: "stage-head" },
-        this.#parts.title,
-        this.#parts.action,
-        this.#parts.length,
-        this.#parts.copy,
-      ),
-      this.#parts.bar,
-      this.#parts.error,
-      this.#parts.canvas,
-      this.#parts.story,
-      el(
-        "dl",
-        { class: "counters" },
-        ...COUNTERS.map(([name, label, hint]) =>
-          el("div", { title: hint }, el("dt", { text: label }), this.#figures[name]),
-        ),
-      ),
-      el(
-        "div",
-        { class: "charts" },
-        chart([el("b", { class: "signal-name", text: "ρ" }), " per forward"], this.#charts.signal),
-        chart([el("b", { text: "L" }), " per forward"], this.#charts.length),
-      ),
+      el("header", { class: "stage-head" }, title, action, length, copy),
+      bar,
+      error,
+      story,
+      canvas,
+      el("dl", { class: "counters" }, ...COUNTERS.map(counter)),
+    );
+  }
+
+  #chartPair() {
+    const figure = (symbol, chart) =>
+      el("figure", {}, el("figcaption", {}, symbol, " per forward"), chart.element);
+    return el(
+      "div",
+      { class: "charts" },
+      figure(this.#parts.signal, this.#charts.signal),
+      figure(el("b", { text: "L" }), this.#charts.length),
     );
   }
 
@@ -183,7 +180,7 @@ export class Panel {
   #showStep(step, count) {
     const { action, story, copy, canvas } = this.#parts;
     const { done, values, start, length } = this.recording;
-    action.hidden = !step;
+    action.hidden = !step || values.policy === "fixed";
     if (step) {
       action.textContent = actionLabel(step);
       action.dataset.direction = Math.sign(step.change);
@@ -209,7 +206,7 @@ export class Panel {
     const confidence = values.policy !== "fixed" && signalOf(values) === "confidence";
     const signal = (step) => (confidence ? step.signal : step.rho);
     const name = confidence ? "EOS confidence" : "ρ";
-    this.element.querySelector(".signal-name").textContent = name;
+    this.#parts.signal.textContent = name;
     const common = {
       changes: steps.map((step) => step.change),
       notes: steps.map((step) => [

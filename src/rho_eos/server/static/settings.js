@@ -8,6 +8,11 @@ export const POLICY_NAMES = { "rho-eos": "ρ-EOS", fixed: "Fixed length", daedal
 const DAEDAL_REGION = [0.5, 0.9];
 const USUAL_LENGTH = { "rho-eos": 64, fixed: 256, daedal: 64 };
 
+const MEASURES = {
+  density: "ρ, the share of MASKs that expect the end",
+  confidence: "EOS confidence: how sure of the end the last 32 positions are",
+};
+
 const ALL = ["rho-eos", "fixed", "daedal"];
 const VARIABLE = ["rho-eos", "daedal"];
 const FIELDS = [
@@ -153,6 +158,7 @@ export class Settings {
   #policies;
   #presetButtons;
   #regionBox;
+  #regionName = el("span", { class: "label" });
   #regionValue = el("output", { class: "region-value" });
   #regionNote = el("p", { class: "hint" });
   #more;
@@ -189,13 +195,13 @@ export class Settings {
       el(
         "div",
         { class: "row" },
-        el("span", { class: "label", text: "Equilibrium region" }),
+        this.#regionName,
+        this.#regionValue,
         el(
           "div",
           { class: "presets", role: "group", "aria-label": "Presets" },
           ...this.#presetButtons,
         ),
-        this.#regionValue,
       ),
       this.#slider.element,
       this.#regionNote,
@@ -264,14 +270,13 @@ export class Settings {
     const region = this.region;
     this.#slider.set(region);
     this.#regionValue.textContent = `${region[0].toFixed(2)} – ${region[1].toFixed(2)}`;
-    const density = signalOf(values) === "density";
-    const measure = density
-      ? "ρ, the share of MASKs that expect the end"
-      : "EOS confidence at the end of the canvas";
-    this.#regionNote.textContent =
-      policy === "daedal"
-        ? `Thresholds on ${measure}: DAEDAL grows below the first and inserts below the second; it never shrinks.`
-        : `The signal is ${measure}.`;
+    const measure = MEASURES[signalOf(values)];
+    const grows = policy === "daedal";
+    this.#slider.name(grows ? ["grow", "insert", "hold"] : ["grow", "hold", "shrink"]);
+    this.#regionName.textContent = grows ? "Thresholds" : "Equilibrium region";
+    this.#regionNote.textContent = grows
+      ? `On ${measure}. DAEDAL grows first, then inserts where it is unsure; it never shrinks.`
+      : `Of ${measure}.`;
     const free = values.rho_low !== null || values.rho_high !== null;
     for (const button of this.#presetButtons) {
       button.setAttribute("aria-pressed", String(!free && button.dataset.preset === preset));

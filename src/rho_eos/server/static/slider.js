@@ -14,14 +14,14 @@ export class RegionSlider {
 
   constructor(onChange) {
     this.#onChange = onChange;
-    this.#low = this.#handle(0, "Lower end of the equilibrium region, rho low");
-    this.#high = this.#handle(1, "Upper end of the equilibrium region, rho high");
+    this.#low = this.#handle(0, "Lower end of the region (rho_low)");
+    this.#high = this.#handle(1, "Upper end of the region (rho_high)");
     this.#track = el(
       "div",
       { class: "region-track", onpointerdown: (event) => this.#grab(event) },
-      el("span", { class: "zone grow" }, el("b", { text: "grow" })),
-      el("span", { class: "zone hold" }, el("b", { text: "hold" })),
-      el("span", { class: "zone shrink" }, el("b", { text: "shrink" })),
+      el("span", { class: "zone below" }, el("b")),
+      el("span", { class: "zone within" }, el("b")),
+      el("span", { class: "zone above" }, el("b")),
       el("span", { class: "needle", hidden: true }),
       this.#low,
       this.#high,
@@ -41,8 +41,13 @@ export class RegionSlider {
     const [low, high] = region;
     this.#track.style.setProperty("--low", low);
     this.#track.style.setProperty("--high", high);
-    describe(this.#low, low, 0, high, `expand below ${low.toFixed(2)}`);
-    describe(this.#high, high, low, 1, `contract above ${high.toFixed(2)}`);
+    describe(this.#low, low, 0, high, low.toFixed(2));
+    describe(this.#high, high, low, 1, high.toFixed(2));
+  }
+
+  /** What happens below, within and above the region, in a word each. */
+  name(words) {
+    this.#track.querySelectorAll(".zone b").forEach((word, k) => (word.textContent = words[k]));
   }
 
   /** Where the signal stands now; null hides the needle. */

@@ -23,21 +23,30 @@ export function actionLabel({ action, change }) {
 export function narrate(step, values, region) {
   const filled = `${count(step.committed.length, "token")} committed`;
   if (values.policy === "fixed") return `${filled}; the length is fixed, whatever ρ says.`;
-  const name = signalOf(values) === "density" ? "ρ" : "EOS confidence";
   if (step.signal === null) return `${filled}.`;
-  const [low, high] = region.map((bound) => bound.toFixed(2));
+  const name = signalOf(values) === "density" ? "ρ" : "EOS confidence";
   const now = `${name} = ${step.signal.toFixed(2)}`;
-  if (step.action === "close")
-    return `${now}: long enough. Stage 1 ends with ${step.change} committed EOS.`;
-  if (step.action === "insert")
-    return `${now} < ${high}: one doubtful MASK becomes ${step.inserted}. ${filled}.`;
-  if (step.change > 0)
-    return `${now} < ${low}: too few MASKs expect the end, so the canvas grows by ${step.change}. ${filled}.`;
-  if (step.change < 0)
-    return `${now} > ${high}: most MASKs expect the end, so the canvas shrinks by ${-step.change}. ${filled}.`;
-  if (step.signal < region[0] || step.signal > region[1])
-    return `${now}, but the length may not change any more. ${filled}.`;
-  return `${now} is in the region: the length holds. ${filled}.`;
+  const why = values.policy === "daedal" ? daedalReason : equilibriumReason;
+  const end = step.committed.length ? ` ${filled}.` : "";
+  return `${now}${why(step, region)}${end}`;
+}
+
+function equilibriumReason({ signal, change }, [low, high]) {
+  if (change > 0) return ` < ${low}: too few MASKs expect the end, the canvas grows by ${change}.`;
+  if (change < 0) return ` > ${high}: most MASKs expect the end, the canvas shrinks by ${-change}.`;
+  const inside = signal >= low && signal <= high;
+  return inside ? " is in the region: the length holds." : ", and the length can change no more.";
+}
+
+function daedalReason({ action, signal, change, inserted }, [low, high]) {
+  if (action === "expand")
+    return ` < ${low}: the canvas grows by ${change} before anything is written.`;
+  if (action === "close")
+    return `: long enough. Growing ends, with ${change} EOS behind the canvas.`;
+  if (action === "insert") return ` < ${high}: the most doubtful MASK becomes ${inserted}.`;
+  return signal < high
+    ? ", but no MASK is doubtful enough to insert."
+    : ": the end is sure, nothing is inserted.";
 }
 
 /** How a run ended. */

@@ -1,0 +1,106 @@
+"""The playground as its visitor sees it: a page object over a real browser."""
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from playwright.sync_api import ConsoleMessage, Locator, Page, Request, expect
+
+PATIENCE = 90_000  # milliseconds; a busy machine is slow, a broken page never gets there
+expect.set_options(timeout=PATIENCE)
+
+
+@dataclass
+class Playground:
+    """One visit. `complaints` and `requests` are collected from the first moment on."""
+
+    page: Page
+    url: str
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.set_default_timeout(PATIENCE)
+        self.page.on("console", self._note_console)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", self._note_request)
+
+    def open(self, prompt: str | None = "hello", **state: Any) -> "Playground":
+        """Load the page with settings in the address: `a__policy="fixed"` is panel a's policy."""
+        if prompt is not None:
+            state["prompt"] = prompt
+        query = urlencode({name.replace("__", "."): value for name, value in state.items()})
+        self.page.goto(f"{self.url}/#{query}")
+        expect(self.run_button).to_be_enabled()
+        return self
+
+    def run(self) -> "Playground":
+        """Press Run and wait until the last forward is on show."""
+        self.run_button.click()
+        expect(self.page.locator("#scrubber")).to_be_enabled()
+        self.wait_until_idle()
+        return self
+
+    def wait_until_idle(self) -> None:
+        expect(self.run_button).to_have_text("Run")
+
+    def seek(self, forward: int) -> None:
+        self.page.locator("#scrubber").fill(str(forward))
+
+    def at(self, selector: str) -> Locator:
+        return self.page.locator(selector)
+
+    def side(self, name: str) -> Locator:
+        return self.page.locator(f'.panel[data-side="{name}"]')
+
+    @property
+    def run_button(self) -> Locator:
+        return self.page.locator("#run")
+
+    @property
+    def forwards(self) -> int:
+        return int(self.page.locator("#scrubber").get_attribute("max") or 0)
+
+    def figure(self, name: str, side: str = "a") -> str:
+        return self.side(side).locator(f'[data-figure="{name}"]').inner_text()
+
+    def cells(self, side: str = "a") -> list[str | None]:
+        """The canvas, position by position: None for a MASK, "END" for an end, else the text."""
+        return self.side(side).evaluate(
+            """panel => [...panel.querySelectorAll(".canvas .cell:not(.leaving)")].map(cell =>
+                cell.matches(".mask") ? null : cell.matches(".end") ? "END" : cell.textContent)"""
+        )
+
+    def text(self, side: str = "a") -> str:
+        """What stands before the first end."""
+        cells = self.cells(side)
+        end = cells.index("END") if "END" in cells else len(cells)
+        return "".join(cell or "" for cell in cells[:end])
+
+    def line_points(self, chart: int, side: str = "a") -> int:
+        """How many forwards the chart's line (0: ρ, 1: L) has been drawn through."""
+        path = self.side(side).locator(".chart").nth(chart).locator(".line:not(.ahead, .second)")
+        return sum(letter in "ML" for letter in path.get_attribute("d") or "")
+
+    @property
+    def scrolls_sideways(self) -> bool:
+        root = "document.documentElement"
+        return self.page.evaluate(f"{root}.scrollWidth > {root}.clientWidth")
+
+    def check_manners(self) -> None:
+        """Nothing in the console, and nobody but this server was asked for anything."""
+        assert self.complaints == []
+        hosts = {urlsplit(url).netloc for url in self.requests}
+        assert hosts <= {urlsplit(self.url).netloc}, hosts
+
+    def expect_failed_requests(self) -> None:
+        """The browser reports a refused request in the console; that alone is forgiven."""
+        expected = ("Failed to load resource",)
+        self.complaints[:] = [c for c in self.complaints if not c.startswith(expected)]
+
+    def _note_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _note_request(self, request: Request) -> None:
+        self.requests.append(request.url)
