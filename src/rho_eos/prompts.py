@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jinja2 import TemplateError
+
 from rho_eos.errors import UserError
 
 Message = Mapping[str, Any]
@@ -93,9 +95,13 @@ def _check_messages(messages: Any) -> None:
 
 
 def _render(tokenizer: Any, messages: Sequence[Message]) -> str:
-    return str(
-        tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-    )
+    try:
+        text = tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=True
+        )
+    except TemplateError as error:  # some templates insist on turns that alternate, or on roles
+        raise UserError(f"the model's chat template refuses these messages: {error}") from error
+    return str(text)
 
 
 def _holds_special(tokenizer: Any, text: str) -> bool:

@@ -56,7 +56,7 @@ def create_app(service: Service) -> FastAPI:
         redoc_url=None,
         responses={"4XX": {"model": ErrorAnswer}, "5XX": {"model": ErrorAnswer}},
     )
-    errors.install(app)
+    errors.install(app, service.metrics.outcomes.labels("invalid").inc)
     _add_generation(app, service)
     _add_facts(app, service)
     app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), name="static")

@@ -1,5 +1,7 @@
 """Everything that can go wrong with a request, as the error object that OpenAI's clients expect."""
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -16,6 +18,7 @@ from rho_eos.engine.async_engine import (
 )
 from rho_eos.errors import UserError
 
+_TRIED_TYPE = re.compile(r"str|int|float|bool|none|.*\[.*")
 RETRY = {"Retry-After": "1"}
 _ENGINE_STATUS: dict[type[EngineError], tuple[int, str]] = {
     QueueFullError: (429, "queue_full"),
@@ -84,10 +87,15 @@ def as_api_error(error: Exception) -> ApiError:
     return ApiError(500, "the server failed; its log says why", "internal_error")
 
 
-def install(app: FastAPI) -> None:
-    """Let every error of every endpoint be answered in the same form."""
+def install(app: FastAPI, refused: Callable[[], None]) -> None:
+    """Let every error of every endpoint be answered in the same form.
+
+    `refused` is called for a request that is turned away before an endpoint has seen it.
+    """
 
     async def answer(_: Request, error: Exception) -> JSONResponse:
+        if isinstance(error, RequestValidationError):
+            refused()
         return as_api_error(error).response()
 
     for kind in (ApiError, EngineError, RequestValidationError, HTTPException, Exception):
@@ -96,20 +104,23 @@ def install(app: FastAPI) -> None:
 
 def _invalid(error: dict[str, Any]) -> ApiError:
     """The first complaint of pydantic as a sentence that names the field."""
-    field = ".".join(str(part) for part in error["loc"] if part != "body")
-    if error["type"] == "json_invalid":
+    kind = error["type"]
+    if kind == "json_invalid":
         return bad_request(f"the body is not JSON: {error['ctx']['error']}", code="invalid_json")
-    if not field:
+    path = [str(part) for part in error["loc"][1:]]
+    if kind == "extra_forbidden":
+        name = _printable(".".join(path))
+        return bad_request(f"unknown field {name!r}", name, "unknown_field")
+    # Where several types are possible, pydantic also names the one it tried: no part of the field.
+    name = _printable(".".join(part for part in path if not _TRIED_TYPE.fullmatch(part)))
+    if not name:
         return bad_request(
             "the body takes a JSON object, sent with content-type application/json",
             code="invalid_json",
         )
-    name = _printable(field)
-    if error["type"] == "extra_forbidden":
-        return bad_request(f"unknown field {name!r}", name, "unknown_field")
-    if error["type"] == "missing":
+    if kind == "missing":
         return bad_request(f"{name} is missing", name, "missing_field")
-    return bad_request(f"{name}: {_printable(error['msg'])}", name)
+    return bad_request(f"{name}: {_printable(error['msg'].removeprefix('Value error, '))}", name)
 
 
 def _printable(text: str) -> str:

@@ -6,9 +6,9 @@ and checked in one place. What this server cannot honour is refused, never ignor
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from rho_eos.config import EXPANSIONS, POLICIES, PRESETS, SIGNALS, DecodeParams
 from rho_eos.prompts import Prompt
@@ -25,6 +25,18 @@ _CHOICES = {
 _DECODING = {
     field.name: field for field in dataclasses.fields(DecodeParams) if field.name not in _RENAMED
 }
+
+
+def _whole(text: str) -> str:
+    """JSON can spell half a character (an unpaired surrogate), which no tokenizer can read."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half a character (an unpaired surrogate)") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
 
 
 class Strict(BaseModel):
@@ -140,12 +152,12 @@ class _Common(Strict):
 
 class TextPart(Strict):
     type: Literal["text"]
-    text: str
+    text: Text
 
 
 class ChatMessage(Strict):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: Text | list[TextPart]
     #: Null in the answers of OpenAI's own server, which clients send back as they came.
     refusal: None = None
     tool_calls: None = None
@@ -191,7 +203,7 @@ class _Chat(_Common):
 
 
 class _Completion(_Common):
-    prompt: str | list[str] | list[int] | list[list[int]] = Field(
+    prompt: Text | list[Text] | list[int] | list[list[int]] = Field(
         description="a text, token ids, or several of either; no chat template is applied"
     )
     logprobs: Any = unsupported("tokens are not committed in the order of the text")

@@ -31,7 +31,7 @@ def serve_forever(service: Service) -> None:
         server = DrainingServer(
             uvicorn.Config(
                 create_app(service),
-                http=_protocol(config),
+                http=impatient_protocol(config),
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -50,7 +50,9 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise UserError(f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}") from error
+        raise UserError(
+            f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}"
+        ) from error
 
 
 class DrainingServer(uvicorn.Server):
@@ -77,7 +79,7 @@ class DrainingServer(uvicorn.Server):
         )
 
 
-def _protocol(config: ServerConfig) -> type[H11Protocol]:
+def impatient_protocol(config: ServerConfig) -> type[H11Protocol]:
     """A connection on which no whole request head arrives in time is closed."""
 
     class ImpatientProtocol(H11Protocol):

@@ -1,0 +1,76 @@
+"""Two kinds of server: a real `rho-eos serve` process, and one in this process with a script."""
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from rho_eos import LLM
+
+MODEL = "random"
+
+
+@dataclass
+class Process:
+    """A server process, its address and its log."""
+
+    popen: "subprocess.Popen[str]"
+    url: str
+    log: Path
+
+    def client(self, key: str = "unused") -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0)
+
+
+def start_server(
+    folder: Path, log: Path, *options: str, env: dict[str, str] | None = None
+) -> Process:
+    """`rho-eos serve` on a free port; returns once it listens."""
+    command = [sys.executable, "-m", "rho_eos", "serve", "--model", str(folder)]
+    named = ["--served-model-name", MODEL, "--port", "0", *options]
+    with log.open("w") as file:
+        popen = subprocess.Popen([*command, *named], stderr=file, text=True, env=env)
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline:
+        found = re.search(r"at (http://\S+)", log.read_text())
+        if found and _answers(found[1]):
+            return Process(popen, found[1], log)
+        if popen.poll() is not None:
+            raise AssertionError(f"the server ended at once: {log.read_text()}")
+        time.sleep(0.1)
+    popen.kill()
+    raise AssertionError(f"the server did not start: {log.read_text()}")
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/ready", trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def server(byte_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    log = tmp_path_factory.mktemp("server") / "log"
+    process = start_server(byte_checkpoint, log)
+    yield process
+    process.popen.terminate()
+    assert process.popen.wait(60) == 0, log.read_text()
+
+
+@pytest.fixture(scope="session")
+def client(server: Process) -> openai.OpenAI:
+    return server.client()
+
+
+@pytest.fixture(scope="session")
+def llm(byte_checkpoint: Path) -> LLM:
+    """The same model without a server: what every answer is compared with."""
+    return LLM(str(byte_checkpoint))

@@ -1,0 +1,118 @@
+"""A server in this process, on a real port, with a script for a model: slow or faulty at will."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import uvicorn
+
+from rho_eos.config import DecodeParams
+from rho_eos.decoding.policy import Prediction
+from rho_eos.engine import sequence as engine_sequence
+from rho_eos.server.app import create_app
+from rho_eos.server.config import ServerConfig
+from rho_eos.server.run import impatient_protocol
+from rho_eos.server.service import Service
+from tests.scripted import SPECIAL, Script, ScriptedRunner, decode, encode, engine_of
+
+MODEL = "scripted"
+CONTEXT = 4096
+
+
+class ControlledRunner(ScriptedRunner):
+    """A scripted runner that can be held before a forward, slowed down, or made to raise."""
+
+    def __init__(self, script: Script, seconds: float = 0.0) -> None:
+        super().__init__(script)
+        self.seconds = seconds
+        self.may_run = threading.Event()
+        self.may_run.set()
+        self.fault: Callable[[list[str]], BaseException | None] = lambda prompts: None
+
+    def predict(self, sequences: Sequence[engine_sequence.Sequence]) -> list[Prediction]:
+        self.may_run.wait()
+        time.sleep(self.seconds)
+        fault = self.fault([decode(sequence.prompt.tolist()) for sequence in sequences])
+        predictions = super().predict(sequences)
+        if fault is not None:
+            raise fault
+        return predictions
+
+
+class ScriptedLLM:
+    """As much of `LLM` as a server touches; a prompt is its bytes."""
+
+    def __init__(self, runner: ScriptedRunner, max_rows: int = 32) -> None:
+        self.engine = engine_of(runner, max_rows=max_rows)
+        self.config = SimpleNamespace(model=MODEL)
+        self.special = SPECIAL
+        self.context_length = CONTEXT
+
+    def prepare(
+        self, prompt: Any, params: DecodeParams, raw: bool = False
+    ) -> tuple[list[int], DecodeParams]:
+        if "messages" in prompt:
+            return encode("\n".join(m["content"] for m in prompt["messages"])), params
+        return encode(prompt["prompt"]), params
+
+
+class Scripted:
+    """A running server and the strings to pull."""
+
+    def __init__(self, runner: ControlledRunner, service: Service, url: str) -> None:
+        self.runner = runner
+        self.service = service
+        self.url = url
+        self.http = httpx.Client(base_url=url, timeout=60, trust_env=False)
+
+    def chat(self, content: str = "?", **fields: Any) -> httpx.Response:
+        return self.http.post("/v1/chat/completions", json=chat_body(content, **fields))
+
+    def metric(self, name: str) -> float:
+        lines = self.http.get("/metrics").text.splitlines()
+        found = [line.rsplit(" ", 1)[1] for line in lines if line.startswith(name + " ")]
+        return float(found[0]) if found else 0.0
+
+    def wait_for_metric(self, name: str, value: float, seconds: float = 30) -> None:
+        deadline = time.monotonic() + seconds
+        while (seen := self.metric(name)) != value:
+            assert time.monotonic() < deadline, f"{name} is {seen}, expected {value}"
+            time.sleep(0.01)
+
+
+def chat_body(content: str = "?", **fields: Any) -> dict[str, Any]:
+    return {"model": MODEL, "messages": [{"role": "user", "content": content}], **fields}
+
+
+@contextmanager
+def serving(runner: ControlledRunner, max_rows: int = 32, **config: Any) -> Iterator[Scripted]:
+    """Start a server around `runner`, end it in an orderly way."""
+    settings = ServerConfig(**{"drain_seconds": 5.0, **config})
+    service = Service(ScriptedLLM(runner, max_rows), settings)  # type: ignore[arg-type]
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(service),
+            port=0,
+            http=impatient_protocol(settings),
+            log_config=None,
+            timeout_graceful_shutdown=10,
+        )
+    )
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive(), "the server did not start"
+            time.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield Scripted(runner, service, f"http://127.0.0.1:{port}")
+    finally:
+        runner.may_run.set()
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive(), "the server did not end"

@@ -1,0 +1,172 @@
+"""Overload, disconnects, faults and a dying worker, over HTTP: nobody hangs, nothing leaks."""
+
+import asyncio
+import random
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import httpx
+import psutil
+
+from tests.scripted import Guesses, decode, says
+from tests.server.scripted_server import ControlledRunner, chat_body, serving
+
+RUNNING, WAITING = "rho_eos_requests_running", "rho_eos_requests_waiting"
+
+
+def echo(prompt: list[int], canvas: list[int], step: int) -> Guesses:
+    """A model that answers with its prompt, so that a mixed-up answer would be seen."""
+    return says(decode(prompt) + "!")(prompt, canvas, step)
+
+
+def test_a_disconnect_is_noticed_within_a_step() -> None:
+    runner = ControlledRunner(says("x" * 64), seconds=0.05)
+    with serving(runner) as server:
+        for streaming in (False, True):
+            body = chat_body(stream=streaming, initial_length=64)
+            url = f"{server.url}/v1/chat/completions"
+            # A stream begins and is left; a whole answer does not come in time.
+            with (
+                suppress(httpx.ReadTimeout),
+                httpx.Client(timeout=0.3, trust_env=False) as impatient,
+                impatient.stream("POST", url, json=body),
+            ):
+                pass
+            forwards = len(runner.batches)
+            server.wait_for_metric(RUNNING, 0, seconds=10)
+            assert len(runner.batches) <= forwards + 4, "it went on without its client"
+        assert server.metric('rho_eos_requests_total{outcome="cancelled"}') == 2
+
+
+def test_a_full_queue_says_when_to_come_back() -> None:
+    runner = ControlledRunner(says("ok"))
+    with serving(runner, max_rows=1, max_waiting=1) as server, ThreadPoolExecutor(2) as pool:
+        runner.may_run.clear()
+        first = [pool.submit(server.chat) for _ in range(2)]
+        server.wait_for_metric(WAITING, 1)
+        refused = server.chat()
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+        runner.may_run.set()
+        assert [answer.result().status_code for answer in first] == [200, 200]
+        assert server.chat().status_code == 200
+
+
+def test_a_failed_forward_is_a_500_for_its_batch_and_the_server_goes_on() -> None:
+    runner = ControlledRunner(echo)
+    runner.fault = lambda prompts: MemoryError("no room") if "bad" in prompts else None
+    with serving(runner, max_rows=2) as server, ThreadPoolExecutor(8) as pool:
+        runner.may_run.clear()
+        bad = [pool.submit(server.chat, "bad") for _ in range(2)]
+        server.wait_for_metric(RUNNING, 2)
+        good = [pool.submit(server.chat, f"good {i}") for i in range(6)]
+        server.wait_for_metric(WAITING, 6)
+        runner.may_run.set()
+        for answer in bad:
+            assert answer.result().status_code == 500
+            assert answer.result().json()["error"]["code"] == "forward_failed"
+        texts = [answer.result().json()["choices"][0]["message"]["content"] for answer in good]
+        assert texts == [f"good {i}!" for i in range(6)]
+        assert server.http.get("/ready").status_code == 200
+
+
+def test_a_dead_worker_is_a_503_for_everybody_and_not_ready() -> None:
+    runner = ControlledRunner(says("never"))
+    runner.fault = lambda prompts: SystemExit("killed")
+    with serving(runner, max_rows=1) as server, ThreadPoolExecutor(4) as pool:
+        runner.may_run.clear()
+        pending = [pool.submit(server.chat, stream=bool(i % 2)) for i in range(4)]
+        server.wait_for_metric(WAITING, 3)
+        runner.may_run.set()
+        assert [answer.result(20).status_code for answer in pending] == [503] * 4
+        assert server.chat().status_code == 503
+        assert server.http.get("/ready").status_code == 503
+        assert server.http.get("/health").status_code == 200
+
+
+def test_a_deadline_is_a_504_even_if_the_model_hangs() -> None:
+    runner = ControlledRunner(says("late"))
+    with serving(runner, deadline_seconds=0.3) as server:
+        runner.may_run.clear()
+        assert server.chat().status_code == 504
+        runner.may_run.set()
+        server.wait_for_metric(RUNNING, 0)
+        assert server.chat().status_code == 200
+        runner.may_run.clear()
+        own = server.chat(deadline_seconds=0.1)
+        assert own.json()["error"]["code"] == "deadline_exceeded"
+
+
+def test_the_event_loop_answers_while_a_forward_takes_its_time() -> None:
+    runner = ControlledRunner(says("slow"))
+    with serving(runner) as server, ThreadPoolExecutor(1) as pool:
+        runner.may_run.clear()
+        slow = pool.submit(server.chat)
+        server.wait_for_metric(RUNNING, 1)
+        assert server.http.get("/health", timeout=5).status_code == 200
+        assert server.http.get("/v1/models", timeout=5).status_code == 200
+        assert not slow.done()
+        runner.may_run.set()
+        assert slow.result().status_code == 200
+
+
+def test_slow_senders_are_turned_away_and_hold_nobody_up() -> None:
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with serving(ControlledRunner(says("ok")), body_seconds=0.5) as server:
+        address = ("127.0.0.1", httpx.URL(server.url).port)
+        with (
+            socket.create_connection(address, timeout=20) as half_a_head,
+            socket.create_connection(address, timeout=20) as half_a_body,
+        ):
+            half_a_head.sendall(head)
+            half_a_body.sendall(head + b'Content-Length: 1000\r\n\r\n{"model": ')
+            assert server.chat().status_code == 200
+            assert half_a_body.recv(4096).startswith(b"HTTP/1.1 408")
+            assert half_a_head.recv(4096) == b""
+
+
+def test_requests_and_disconnects_in_rounds_leave_nothing_behind() -> None:
+    """A third of the clients leave at random moments; the rest get their own answers."""
+    rounds, each = 5, 100  # 500 requests
+    runner = ControlledRunner(echo, seconds=0.001)
+    dice = random.Random(5)
+    memory: list[int] = []
+
+    async def client(http: httpx.AsyncClient, number: int, leaves: float | None) -> bool:
+        """Whether the answer was right, or the client left before it came, as it meant to."""
+        body = chat_body(f"question {number}", initial_length=32, stream=number % 2 == 0)
+        try:
+            async with (
+                asyncio.timeout(leaves),
+                http.stream("POST", "/v1/chat/completions", json=body) as answer,
+            ):
+                content = "".join([text async for text in answer.aiter_text()])
+        except TimeoutError:
+            return leaves is not None
+        if number % 2:
+            return f"question {number}!" in content
+        return content.endswith("data: [DONE]\n\n") and content.count("data: ") > 3
+
+    async def one_round(url: str) -> list[bool]:
+        limits = httpx.Limits(max_connections=48)
+        async with httpx.AsyncClient(
+            base_url=url, timeout=120, limits=limits, trust_env=False
+        ) as http:
+            leaving = [dice.uniform(0, 0.5) if i % 3 == 0 else None for i in range(each)]
+            return await asyncio.gather(*(client(http, i, leaving[i]) for i in range(each)))
+
+    with serving(runner) as server:
+        for _ in range(rounds):
+            assert all(asyncio.run(one_round(server.url)))
+            server.wait_for_metric(RUNNING, 0)
+            server.wait_for_metric(WAITING, 0)
+            runner.batches.clear()  # the script's own memory is not the server's
+            runner.positions.clear()
+            memory.append(psutil.Process().memory_info().rss)
+        inner = server.service.engine
+        assert not inner._open and not inner._tickets and not inner._engine.sequences
+        assert server.metric('rho_eos_requests_total{outcome="cancelled"}') > 0
+    growth = memory[-1] - memory[1]
+    assert growth < 8 * 2**20, f"memory grew by {growth / 2**20:.1f} MiB over rounds: {memory}"
