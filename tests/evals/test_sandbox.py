@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rho_eos.errors import UserError
-from rho_eos.evals import sandbox
+from rho_eos.evals import sandbox, sandbox_run
 from rho_eos.evals.sandbox import Backend, Limits, SandboxError, probe_backend, run_python
 from rho_eos.evals.sandbox_launch import Setup
 from tests.support import require
@@ -111,12 +111,19 @@ def test_many_threads_can_run_code_at_once(backend: Backend) -> None:
 
 
 def test_no_file_descriptor_or_process_leaks(backend: Backend) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_files(), children()
     for code in ("pass", "import os; os._exit(3)", "while True: print('x' * 1000)"):
         run_python(code, backend=backend)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert (open_files(), children()) == before
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def children() -> set[str]:
+    listed = Path("/proc/self/task").glob("*/children")
+    return {pid for file in listed for pid in file.read_text().split()}
 
 
 def test_everything_ends_when_the_grader_is_killed(backend: Backend, tmp_path: Path) -> None:
@@ -249,3 +256,23 @@ def test_the_unsafe_backend_still_has_limits_and_an_honest_verdict() -> None:
     loop = run_python("while True: pass", limits=Limits(cpu_seconds=1), backend=unsafe)
     assert loop.killed_by == "cpu time"
     assert "MemoryError" in run_python("bytearray(10 << 30)", backend=unsafe).stderr
+
+
+def test_without_confinement_a_daemon_that_holds_the_output_open_does_not_block() -> None:
+    daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(20)\n"
+    result = run_python(f"{daemon}print('done')", backend=Backend.UNSAFE)
+    assert result.ok and result.stdout == "done\n"
+    assert result.seconds < 15
+
+
+def test_a_failure_of_the_grader_itself_ends_the_sandbox(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError("the grader is out of memory")
+
+    monkeypatch.setattr(sandbox_run.Watch, "follow", fail)
+    start = time.monotonic()
+    with pytest.raises(MemoryError, match="the grader"):
+        run_python("import time; time.sleep(600)", backend=backend)
+    assert time.monotonic() - start < 60

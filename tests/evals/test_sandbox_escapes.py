@@ -453,6 +453,11 @@ def test_a_crash_of_the_interpreter_is_reported_by_its_signal(backend: Backend) 
     assert (result.killed_by, result.exit_code) == ("SIGSEGV", -signal.SIGSEGV)
 
 
+def test_any_signal_is_reported(backend: Backend) -> None:
+    result = attack(backend, "import os, signal\nos.kill(os.getpid(), signal.SIGRTMIN + 3)")
+    assert result.killed_by == f"signal {signal.SIGRTMIN + 3}"
+
+
 def test_code_has_no_privileges_and_cannot_gain_any(backend: Backend) -> None:
     attack(
         backend,

@@ -10,6 +10,7 @@ import logging
 import resource
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
 MEMORY_BYTES = 4 << 30
@@ -22,7 +23,8 @@ class OutOfTime(BaseException):
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    with suppress(ValueError, OSError):  # macOS has no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     signal.signal(signal.SIGPROF, interrupt)
     logging.disable()  # math-verify warns about every text it cannot read
     from math_verify import parse, verify

@@ -121,8 +121,8 @@ def report(control: int, exit_code: int, token: bytes, verdict: int) -> None:
 def work(job: dict[str, Any], token_reader: int, verdict_writer: int) -> NoReturn:
     """Run the code, then its tests, in one namespace; hand the token back after the last line."""
     read, write, leave = os.read, os.write, os._exit  # the code may replace what `os` holds
-    set_limits(job["limits"], strict=job["backend"] != "unsafe")
     redirect_stdin(job["stdin"])
+    set_limits(job["limits"], strict=job["backend"] != "unsafe")
     sys.path += job["packages"]
     exit_code = 1
     try:

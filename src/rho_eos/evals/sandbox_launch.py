@@ -103,7 +103,8 @@ def environment(setup: Setup, folder: str) -> dict[str, str]:
 
 def command(setup: Setup, control: int, folder_bytes: int) -> list[str]:
     """The command line that starts the child with its control socket."""
-    python = os.path.realpath(sys.executable)
+    # Not the one of a virtual environment, which is elsewhere and may be a copy.
+    python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     child = [python, "-S", "-s", "-B", "-X", "utf8", str(CHILD), str(control)]
     if setup.backend is not Backend.BUBBLEWRAP:
         return child
