@@ -184,7 +184,7 @@ def test_interrupted_for_real_nothing_is_lost_or_doubled(
 ) -> None:
     source, target = requests(tmp_path / "in.jsonl", 60), tmp_path / "out.jsonl"
     command = [sys.executable, "-m", "rho_eos", "generate", "-m", str(byte_checkpoint)]
-    command += ["-i", str(source), "-o", str(target), "--max-rows", "2", "--initial-length", "64"]
+    command += ["-i", str(source), "-o", str(target), "--max-rows", "2", *SHORT]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 300
     while not (target.exists() and target.stat().st_size) and time.monotonic() < deadline:
