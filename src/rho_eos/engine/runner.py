@@ -5,6 +5,7 @@ where a prediction is wanted, in chunks of bounded size, and each chunk is reduc
 token, its probability and P(EOS).
 """
 
+import math
 import time
 from collections.abc import Sequence as Rows
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ import torch
 from rho_eos.decoding.policy import Prediction, SpecialTokens
 from rho_eos.engine.batch import PackedBatch, pack
 from rho_eos.engine.sequence import Sequence
-from rho_eos.models.attention import PackedRows, wants_varlen_kernel
+from rho_eos.models.attention import PACKED, PackedRows, wants_varlen_kernel
 
 
 class Runner(Protocol):
@@ -26,6 +27,8 @@ class Runner(Protocol):
 
 class ModelRunner:
     def __init__(self, model: Any, special: SpecialTokens, logits_megabytes: int = 64) -> None:
+        # With any other attention, rows of a packed batch would see each other.
+        model.set_attn_implementation(PACKED)
         self.model = model
         self.special = special
         self.device: torch.device = model.device
@@ -34,6 +37,7 @@ class ModelRunner:
         self.chunk = max(1, logits_megabytes * 2**20 // (vocabulary * 4))
         # EOS and the other ends: forbidden where a minimum length is not reached yet.
         self.end_ids = torch.tensor(special.ends, device=self.device)
+        self.never_or_later = torch.tensor((special.mask, *special.ends), device=self.device)
 
     @torch.inference_mode()
     def predict(self, sequences: Rows[Sequence]) -> list[Prediction]:
@@ -76,23 +80,20 @@ class ModelRunner:
         unconditional = hidden[self._on_device(batch.unconditional_at)]
         owners = np.repeat(np.arange(len(sequences)), batch.counts)
         positions = np.concatenate(batch.wanted)
-        token: list[torch.Tensor] = []
-        log_confidence: list[torch.Tensor] = []
-        log_eos: list[torch.Tensor] = []
+        parts: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         for start in range(0, len(wanted), self.chunk):
             part = slice(start, min(start + self.chunk, len(wanted)))
             logits = self._project(wanted[part])
             self._guide(logits, unconditional, batch, part, owners, sequences)
-            chosen, chosen_logit, eos_logit, total = self._choose(
-                logits, owners[part], positions[part], sequences
-            )
-            token.append(chosen)
-            log_confidence.append(chosen_logit - total)
-            log_eos.append(eos_logit - total)
+            token = self._choose(logits, owners[part], positions[part], sequences)
+            probabilities = torch.softmax(logits, -1, out=logits)  # in place: no second chunk
+            confidence = probabilities.gather(-1, token[:, None])[:, 0]
+            parts.append((token, confidence, probabilities[:, self.special.eos].clone()))
+        token, confidence, eos = (torch.cat(column) for column in zip(*parts, strict=True))
         return (
-            torch.cat(token).cpu().numpy(),
-            torch.cat(log_confidence).double().exp().cpu().numpy(),
-            torch.cat(log_eos).double().exp().cpu().numpy(),
+            token.cpu().numpy(),
+            confidence.double().cpu().numpy(),
+            eos.double().cpu().numpy(),
         )
 
     def _project(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -127,33 +128,29 @@ class ModelRunner:
 
     def _choose(
         self,
-        logits: torch.Tensor,  # (chunk, vocabulary), overwritten
+        logits: torch.Tensor,  # (chunk, vocabulary), the same again on return
         owners: np.ndarray,
         positions: np.ndarray,
         sequences: Rows[Sequence],
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Chosen token, its logit, EOS's logit, and the log-sum-exp over the whole vocabulary."""
-        total = logits.logsumexp(-1)
-        eos_logit = logits[:, self.special.eos].clone()
+    ) -> torch.Tensor:
+        """The token at each position: the best or a drawn one, never MASK, no end too early.
+
+        What may not be chosen keeps its share of the softmax: it is hidden only for the choice.
+        """
+        params = [sequence.params for sequence in sequences]
+        least = np.array([p.min_new_tokens for p in params])[owners]
+        sampled = np.flatnonzero(np.array([p.temperature > 0 for p in params])[owners])
+        too_early = self._on_device(np.flatnonzero(positions < least))[:, None]
+        hidden_columns = logits[:, self.never_or_later].clone()
         logits[:, self.special.mask] = -torch.inf
-        too_early = [
-            index
-            for index, (owner, position) in enumerate(zip(owners, positions, strict=True))
-            if position < sequences[owner].params.min_new_tokens
-        ]
-        if too_early:
-            rows = torch.tensor(too_early, device=self.device)
-            logits[rows[:, None], self.end_ids] = -torch.inf
-        chosen_logit, chosen = logits.max(-1)
-        for index, (owner, position) in enumerate(zip(owners, positions, strict=True)):
-            sequence = sequences[owner]
-            if sequence.params.temperature > 0:
-                noisy = logits[index].double() + sequence.params.temperature * self._gumbel(
-                    sequence, int(position), logits.shape[-1]
-                )
-                chosen[index] = noisy.argmax()
-                chosen_logit[index] = logits[index, chosen[index]]
-        return chosen, chosen_logit, eos_logit, total
+        logits[too_early, self.end_ids] = -torch.inf
+        chosen = argmax(logits)
+        for index in sampled:
+            sequence = sequences[owners[index]]
+            noise = self._gumbel(sequence, int(positions[index]), logits.shape[-1])
+            chosen[index] = (logits[index].double() + sequence.params.temperature * noise).argmax()
+        logits[:, self.never_or_later] = hidden_columns
+        return chosen
 
     def _gumbel(self, sequence: Sequence, position: int, size: int) -> torch.Tensor:
         """Noise that depends on seed, step and position alone: batch mates cannot change it.
@@ -166,3 +163,15 @@ class ModelRunner:
 
     def _on_device(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
+
+
+def argmax(scores: torch.Tensor) -> torch.Tensor:
+    """(n,) for (n, vocabulary), the leftmost among equals.
+
+    In two passes: the block that holds the maximum, then the place within it. The first is
+    vectorised also on a CPU, where torch's own argmax takes four times as long.
+    """
+    blocks = scores.unflatten(-1, (-1, math.gcd(scores.shape[-1], 128)))
+    best = blocks.amax(-1).argmax(-1)
+    inside = blocks[torch.arange(len(scores), device=scores.device), best].argmax(-1)
+    return best * blocks.shape[-1] + inside
