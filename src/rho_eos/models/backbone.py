@@ -93,7 +93,9 @@ class MaskedDiffusionHead:
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         """Load as transformers does, but fail when any weight is missing, unknown or misshapen."""
-        model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)  # type: ignore[misc]
+        # Sizes are "ignored" only so that a misshapen weight reaches the complaints below by name.
+        kwargs |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+        model, info = super().from_pretrained(*args, **kwargs)  # type: ignore[misc]
         complaints = [
             f"{what} {_some(keys)}"
             for what, keys in (
