@@ -39,7 +39,7 @@ Script = Callable[[list[int], list[int], int], Guesses]
 
 
 class ScriptedRunner:
-    """A runner that asks a script, and remembers who shared each forward and what they looked like."""
+    """A runner that asks a script, and remembers who shared each forward."""
 
     def __init__(self, script: Script) -> None:
         self.script = script

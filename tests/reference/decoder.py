@@ -2,8 +2,8 @@
 
 It is the oracle of the engine's tests and the baseline of the benchmark, so it shares no code with
 the package and saves nothing: a left-padded batch with attention masks and position ids, logits of
-all positions, a softmax over the whole vocabulary, Python loops over positions, and a static batch in
-which a finished row keeps its place until the last one is done.
+all positions, a softmax over the whole vocabulary, Python loops over positions, and a static batch
+in which a finished row keeps its place until the last one is done.
 
 Each rule is a generator over one row: it yields when it wants a forward, is sent this row's
 predictions for the whole canvas, and edits the canvas, a plain list of ids, in place.
@@ -119,6 +119,7 @@ def _wants_a_forward(loop: Loop, guesses: list[Guess] | None = None) -> bool:
     return True
 
 
+@torch.inference_mode()
 def _predict(
     logits: Logits, prompts: Sequence[list[int]], canvases: Sequence[list[int]], ids: Ids
 ) -> list[list[Guess]]:

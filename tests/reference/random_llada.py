@@ -2,7 +2,8 @@
 
 A freshly initialised transformer is of no use here: it predicts nearly the same nearly uniform
 distribution everywhere, never EOS, so every canvas would be filled one position at a time and grow
-to its limit. Three changes give a model whose canvases commit several tokens a step, grow and shrink:
+to its limit. Three changes give a model that commits several tokens a step, and whose canvases grow
+and shrink:
 
 - query and key weights are large, positions turn fast (a small RoPE base) and embeddings are small,
   so that two MASKs, equal but for their place, still get different predictions;

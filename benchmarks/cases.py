@@ -1,0 +1,71 @@
+"""What is decoded: a model, prompts and parameters that both decoders get alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from tests.reference.bridge import SPECIAL
+from tests.reference.random_llada import random_llada
+
+from rho_eos.config import DecodeParams, EngineConfig
+from rho_eos.decoding.policy import SpecialTokens
+from rho_eos.models.loading import load_model, open_checkpoint
+from rho_eos.prompts import encode_prompt
+from rho_eos.tiny.tasks import TASKS, held_out
+
+BATCH = 8
+LLADA_VOCABULARY = 126_464
+
+
+@dataclass(frozen=True)
+class Case:
+    model: Any
+    special: SpecialTokens
+    prompts: list[list[int]]
+    params: DecodeParams
+
+
+def embedded(quick: bool = False) -> Case:
+    """The embedded model on problems of all its tasks, in turn: short and long answers mixed."""
+    checkpoint = open_checkpoint(EngineConfig(model="tiny"))
+    model = load_model(checkpoint, torch.device("cpu"), torch.float32)
+    each = [held_out(task, 1 if quick else 16) for task in TASKS]
+    problems = [problem for group in zip(*each, strict=True) for problem in group]
+    prompts = [
+        encode_prompt(problem.prompt, checkpoint.tokenizer, model.config.vocab_size)
+        for problem in problems
+    ]
+    room = checkpoint.context_length - max(map(len, prompts))
+    params = DecodeParams(max_new_tokens=min(64 if quick else 512, room))
+    return Case(model, checkpoint.special, prompts, params)
+
+
+def large_vocabulary(quick: bool = False) -> Case:
+    """A random model of 105M parameters with LLaDA's vocabulary, and prompts of 8 to 96 tokens.
+
+    Nothing tells a random model to end its text, so both decoders fill every canvas to its end:
+    the ratio owes nothing to stopping early.
+    """
+    vocabulary = 2_000 if quick else LLADA_VOCABULARY
+    model = random_llada(
+        seed=1,
+        vocabulary=vocabulary,
+        width=48 if quick else 384,
+        layers=2 if quick else 4,
+        heads=6,
+        sharpness=8.0 if quick else 12.0,
+        eos_share=0.5,
+    )
+    random = np.random.default_rng(0)
+    lengths = np.linspace(8, 96, 4 if quick else 16).astype(int)
+    prompts = [random.integers(4, vocabulary, n).tolist() for n in random.permutation(lengths)]
+    params = DecodeParams(initial_length=32, max_new_tokens=96, early_stop=False)
+    return Case(model, SPECIAL, prompts, params)
+
+
+CASES: dict[str, Callable[[bool], Case]] = {
+    "embedded": embedded,
+    "large_vocabulary": large_vocabulary,
+}

@@ -1,0 +1,189 @@
+"""The engine against the naive decoder: the same tokens for every policy, in mixed batches."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rho_eos.config import DecodeParams
+from rho_eos.engine.engine import Engine
+from rho_eos.engine.runner import ModelRunner
+from rho_eos.outputs import Output
+from tests.reference.bridge import IDS, SPECIAL, logits_of, rule_of
+from tests.reference.decoder import Result, returned_tokens
+from tests.reference.decoder import decode as reference_decode
+from tests.reference.random_llada import random_llada
+from tests.scripted import run_all
+
+LIMITS = {"initial_length": 16, "max_new_tokens": 48, "block_length": 12}
+POLICIES = {
+    "fixed by τ": DecodeParams(policy="fixed", **LIMITS),
+    "fixed, one a step": DecodeParams(policy="fixed", steps=16, **LIMITS),
+    "fixed, several a step": DecodeParams(policy="fixed", steps=8, **LIMITS),
+    "ρ-EOS asym": DecodeParams(**LIMITS),
+    "ρ-EOS sym, linear, no blocks": DecodeParams(
+        preset="sym", expansion="linear", **(LIMITS | {"block_length": None})
+    ),
+    "ρ-EOS constant, short horizon": DecodeParams(
+        rho_low=0.3, rho_high=0.5, expansion="constant", expansion_base=3, horizon=7, **LIMITS
+    ),
+    "single stage, confidence": DecodeParams(signal="confidence", **LIMITS),
+    "DAEDAL": DecodeParams(policy="daedal", **LIMITS),
+    "DAEDAL, density": DecodeParams(policy="daedal", signal="density", **LIMITS),
+    "DAEDAL to its limit": DecodeParams(policy="daedal", **(LIMITS | {"max_new_tokens": 34})),
+}
+MODELS = {
+    "mostly text, unsure": {"seed": 1, "eos_share": 0.1, "sharpness": 0.6},
+    "balanced": {"seed": 2, "eos_share": 0.4, "sharpness": 4.0},
+    "mostly EOS, grouped queries": {"seed": 3, "eos_share": 0.8, "sharpness": 3.0, "kv_heads": 2},
+}
+
+
+def some_prompts(count: int, seed: int = 0, vocabulary: int = 40) -> list[list[int]]:
+    random = np.random.default_rng(seed)
+    return [random.integers(4, vocabulary, random.integers(1, 24)).tolist() for _ in range(count)]
+
+
+def engine_decode(
+    model: Any, prompts: Sequence[list[int]], params: Sequence[DecodeParams], rows: int = 8
+) -> list[Output]:
+    engine = Engine(ModelRunner(model, SPECIAL), SPECIAL, lambda ids: "", max_rows=rows)
+    for index, (prompt, how) in enumerate(zip(prompts, params, strict=True)):
+        engine.add(str(index), prompt, how)
+    outputs = run_all(engine)
+    return [outputs[str(index)] for index in range(len(prompts))]
+
+
+@cache
+def runs(name: str) -> tuple[list[Output], list[Output], list[Result]]:
+    """Every policy on three prompts: ours to the canvas end, ours stopping early, the reference."""
+    model = random_llada(**MODELS[name])
+    prompts = some_prompts(3 * len(POLICIES))
+    params = [how for how in POLICIES.values() for _ in range(3)]
+    full = [dataclasses.replace(how, early_stop=False, trace=True) for how in params]
+    rules = [rule_of(how) for how in full]
+    return (
+        engine_decode(model, prompts, full),
+        engine_decode(model, prompts, params),
+        reference_decode(logits_of(model), prompts, rules, IDS, batch_size=10),
+    )
+
+
+def of_policy(policy: str, rows: list[Any]) -> list[Any]:
+    first = 3 * list(POLICIES).index(policy)
+    return rows[first : first + 3]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_policy_fills_the_same_canvas(model: str, policy: str) -> None:
+    full, _, reference = runs(model)
+    for ours, theirs in zip(of_policy(policy, full), of_policy(policy, reference), strict=True):
+        assert ours.canvas_token_ids == theirs.canvas
+        assert ours.usage.nfe == theirs.nfe
+        assert ours.usage.positions_evaluated == theirs.positions_evaluated
+        assert [record.rho for record in ours.trace] == theirs.densities
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("model", MODELS)
+def test_stopping_early_saves_forwards_and_no_token(model: str, policy: str) -> None:
+    _, early, reference = runs(model)
+    for ours, theirs in zip(of_policy(policy, early), of_policy(policy, reference), strict=True):
+        assert ours.token_ids == returned_tokens(theirs.canvas, IDS)
+        assert ours.usage.nfe <= theirs.nfe
+
+
+def test_the_models_exercise_every_move() -> None:
+    """Guard of the oracle: canvases that never grew, shrank or were inserted into prove nothing."""
+
+    def actions(policy: str) -> set[str]:
+        outputs = [output for name in MODELS for output in of_policy(policy, runs(name)[0])]
+        return {record.action for output in outputs for record in output.trace}
+
+    assert {"hold", "expand", "contract"} <= actions("ρ-EOS asym")
+    assert {"hold", "expand", "contract"} <= actions("single stage, confidence")
+    assert {"hold", "expand", "insert"} <= actions("DAEDAL")
+    assert {"hold", "insert"} <= actions("DAEDAL to its limit")
+    texts = [len(output.token_ids) for name in MODELS for output in runs(name)[1]]
+    assert max(texts) > 10
+    assert min(texts) == 0
+
+
+def test_a_result_depends_neither_on_batch_size_nor_on_order() -> None:
+    model = random_llada(seed=2, eos_share=0.4, sharpness=4.0)
+    prompts = some_prompts(16, seed=5)
+    kinds = [
+        *POLICIES.values(),
+        DecodeParams(temperature=0.7, seed=11, **LIMITS),
+        DecodeParams(cfg_scale=1.5, **LIMITS),
+    ]
+    params = [kinds[index % len(kinds)] for index in range(len(prompts))]
+    alone = engine_decode(model, prompts, params, rows=1)
+    order = np.random.default_rng(0).permutation(len(prompts))
+    for rows in (3, 8, 32):
+        together = engine_decode(model, prompts, params, rows=rows)
+        shuffled = engine_decode(
+            model, [prompts[i] for i in order], [params[i] for i in order], rows=rows
+        )
+        for index in range(len(prompts)):
+            assert together[index].canvas_token_ids == alone[index].canvas_token_ids
+            assert together[index].usage.positions_evaluated == (
+                alone[index].usage.positions_evaluated
+            )
+        for at, index in enumerate(order):
+            assert shuffled[at].canvas_token_ids == alone[index].canvas_token_ids
+
+
+def test_dream_is_read_one_position_to_the_left(parity_model: Any) -> None:
+    model = parity_model("dream")
+    prompts = some_prompts(6, vocabulary=160)
+    limits = {"initial_length": 12, "max_new_tokens": 40, "block_length": 8}
+    params = [
+        DecodeParams(early_stop=False, **limits),
+        DecodeParams(policy="fixed", early_stop=False, **limits),
+        DecodeParams(policy="daedal", early_stop=False, **limits),
+    ] * 2
+    ours = engine_decode(model, prompts, params)
+    rules = [rule_of(how) for how in params]
+    shifted = reference_decode(logits_of(model, shift=1), prompts, rules, IDS, batch_size=6)
+    straight = reference_decode(logits_of(model), prompts, rules, IDS, batch_size=6)
+    assert [output.canvas_token_ids for output in ours] == [row.canvas for row in shifted]
+    assert [row.canvas for row in straight] != [row.canvas for row in shifted]
+
+
+@torch.inference_mode()
+def test_guidance_masks_the_prompt_and_only_the_prompt() -> None:
+    """Against the formula, on padded rows: prompt masked, canvas as it is, then extrapolated."""
+    model = random_llada(seed=4, eos_share=0.3, sharpness=3.0)
+    prompts = some_prompts(2, seed=9)
+    scale = 0.8
+    params = [
+        DecodeParams(cfg_scale=scale, early_stop=False, **LIMITS),
+        DecodeParams(cfg_scale=scale, policy="daedal", early_stop=False, **LIMITS),
+    ]
+    plain = logits_of(model)
+    for prompt in prompts:
+
+        def guided(
+            ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, n: int = len(prompt)
+        ) -> torch.Tensor:
+            masked = ids.clone()
+            masked[:, :n] = IDS.mask
+            own, without = plain(ids, mask, positions), plain(masked, mask, positions)
+            return without + (scale + 1) * (own - without)
+
+        theirs = reference_decode(guided, [prompt] * 2, [rule_of(p) for p in params], IDS)
+        ours = engine_decode(model, [prompt] * 2, params)
+        unguided = engine_decode(
+            model, [prompt] * 2, [dataclasses.replace(p, cfg_scale=0.0) for p in params]
+        )
+        for output, row, without in zip(ours, theirs, unguided, strict=True):
+            assert output.canvas_token_ids == row.canvas
+            assert output.usage.positions_evaluated == 2 * row.positions_evaluated
+            assert output.usage.nfe == row.nfe
+            assert output.canvas_token_ids != without.canvas_token_ids

@@ -1,0 +1,126 @@
+"""What is drawn: greedy, Gumbel noise from a seed, minimum length; on models with known logits."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rho_eos.config import DecodeParams
+from rho_eos.outputs import Output
+from tests.engine.test_against_reference import engine_decode, some_prompts
+from tests.reference.random_llada import END_OF_TURN, EOS, MASK, random_llada
+
+
+class SameEverywhere(nn.Module):
+    """A model that gives the same logits at every position, whatever it is shown."""
+
+    prediction_shift = 0
+    dtype = torch.float32
+    device = torch.device("cpu")
+
+    def __init__(self, logits: list[float]) -> None:
+        super().__init__()
+        self.lm_head = nn.Linear(1, len(logits), bias=False)
+        self.lm_head.weight.data = torch.tensor(logits)[:, None]
+
+    def set_attn_implementation(self, name: str) -> None:
+        pass
+
+    def model(self, input_ids: torch.Tensor, position_ids: torch.Tensor, rows: Any) -> Any:
+        return SimpleNamespace(last_hidden_state=torch.ones(1, input_ids.shape[1], 1))
+
+
+def draw(logits: list[float], count: int, **params: Any) -> Output:
+    """`count` positions of one canvas, all committed after a single forward."""
+    how = DecodeParams(
+        policy="fixed",
+        initial_length=count,
+        max_new_tokens=count,
+        steps=1,
+        block_length=None,
+        early_stop=False,
+        trace=True,
+        **params,
+    )
+    return engine_decode(SameEverywhere(logits), [[5]], [how])[0]
+
+
+def test_temperature_zero_is_greedy_whatever_the_seed() -> None:
+    logits = [0.0, 1.0, 2.0, 9.0, 3.0, 3.5]  # MASK (3) is the most likely and never a candidate
+    for seed in (0, 1):
+        assert draw(logits, 20, seed=seed).canvas_token_ids == [5] * 20
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_draws_follow_the_tempered_softmax(temperature: float) -> None:
+    logits = [0.5, -1.0, 0.0, 4.0, 1.0, -0.5]
+    count = 4000
+    drawn = draw(logits, count, temperature=temperature, seed=3).canvas_token_ids
+    observed = np.bincount(drawn, minlength=len(logits))
+    weights = np.exp(np.array(logits) / temperature)
+    weights[MASK] = 0
+    expected = count * weights / weights.sum()
+    assert observed[MASK] == 0
+    rest = np.arange(len(logits)) != MASK
+    chi_square = ((observed - expected)[rest] ** 2 / expected[rest]).sum()
+    assert chi_square < 18.5  # 99.9 % of fair draws, with 4 degrees of freedom
+
+
+def test_confidence_is_the_probability_without_noise() -> None:
+    logits = [0.5, -1.0, 0.0, 4.0, 1.0, -0.5]
+    probabilities = np.exp(logits) / np.exp(logits).sum()  # MASK's share stays in the sum
+    output = draw(logits, 50, temperature=1.0, seed=1)
+    seen = [(token, p) for record in output.trace for _, token, p in record.committed]
+    assert len({token for token, _ in seen}) > 2
+    for token, confidence in seen:
+        assert confidence == pytest.approx(probabilities[token], rel=1e-5)
+
+
+def test_a_seed_gives_the_same_text_and_another_seed_another() -> None:
+    model = random_llada(seed=1, eos_share=0.1)
+    prompts = some_prompts(4)
+    params = DecodeParams(initial_length=12, max_new_tokens=24, temperature=1.0, early_stop=False)
+
+    def canvases(seed: int, rows: int) -> list[list[int]]:
+        seeded = [dataclasses.replace(params, seed=seed)] * len(prompts)
+        return [o.canvas_token_ids for o in engine_decode(model, prompts, seeded, rows)]
+
+    assert canvases(7, rows=1) == canvases(7, rows=4)
+    assert all(a != b for a, b in zip(canvases(7, 4), canvases(8, 4), strict=True))
+
+
+def test_draws_of_different_steps_are_independent() -> None:
+    logits = [0.0, -9.0, -9.0, -9.0, 0.0, 0.0]
+    how = DecodeParams(
+        policy="fixed", initial_length=60, steps=60, temperature=1.0, early_stop=False, trace=True
+    )
+    drawn = engine_decode(SameEverywhere(logits), [[5]], [how])[0].canvas_token_ids
+    assert set(drawn) == {0, 4, 5}
+
+
+def test_nothing_ends_before_the_minimum_length() -> None:
+    logits = [0.0] * 8
+    logits[EOS], logits[END_OF_TURN], logits[6] = 5.0, 4.0, 1.0
+    prefers_eos = SameEverywhere(logits)
+    for params in (
+        DecodeParams(policy="fixed", initial_length=12, min_new_tokens=5),
+        DecodeParams(initial_length=2, max_new_tokens=40, min_new_tokens=5),
+        DecodeParams(initial_length=12, max_new_tokens=40, min_new_tokens=5),
+        DecodeParams(policy="daedal", initial_length=2, max_new_tokens=40, min_new_tokens=5),
+    ):
+        output = engine_decode(prefers_eos, [[7]], [params])[0]
+        assert output.token_ids == [6] * 5, params.policy
+        assert output.usage.n_token >= 5
+
+
+def test_a_minimum_length_concerns_its_own_request_only() -> None:
+    logits = [0.0] * 8
+    logits[EOS], logits[6] = 5.0, 1.0
+    how = DecodeParams(policy="fixed", initial_length=6)
+    both = [how, dataclasses.replace(how, min_new_tokens=3)]
+    free, held = engine_decode(SameEverywhere(logits), [[7], [7]], both)
+    assert (free.token_ids, held.token_ids) == ([], [6] * 3)
