@@ -33,13 +33,16 @@ class ControlledRunner(ScriptedRunner):
         self.may_run = threading.Event()
         self.may_run.set()
         self.fault: Callable[[list[str]], BaseException | None] = lambda prompts: None
+        self.failed: set[str] = set()  # prompts that were in a forward that raised
 
     def predict(self, sequences: Sequence[engine_sequence.Sequence]) -> list[Prediction]:
         self.may_run.wait()
         time.sleep(self.seconds)
-        fault = self.fault([decode(sequence.prompt.tolist()) for sequence in sequences])
+        prompts = [decode(sequence.prompt.tolist()) for sequence in sequences]
+        fault = self.fault(prompts)
         predictions = super().predict(sequences)
         if fault is not None:
+            self.failed.update(prompts)
             raise fault
         return predictions
 

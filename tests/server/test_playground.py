@@ -232,6 +232,7 @@ def test_settings_travel_in_the_address(server: Process, visit: Visit) -> None:
     page.at("#prompt").fill("a & b = c # 100% ρ\nsecond line")
     page.at("#compare").check()
     page.at("#speed").select_option("10")
+    a.get_by_text("Settings").click()
     a.get_by_role("button", name="sym", exact=True).click()
     a.get_by_role("slider").nth(1).press("PageDown")
     a.get_by_label("Initial length").fill("24")
@@ -250,7 +251,7 @@ def test_settings_travel_in_the_address(server: Process, visit: Visit) -> None:
     expect(other.at("#compare")).to_be_checked()
     expect(other.at("#speed")).to_have_value("10")
     expect(a.locator(".region-value")).to_have_text("0.20 – 0.70")
-    expect(a.get_by_label("Initial length")).to_have_value("24")
+    expect(a.locator("[name=initial_length]")).to_have_value("24")
     expect(a.locator("[name=block_length]")).to_have_value("")
     expect(a.locator("[name=expansion]")).to_have_value("linear")
     expect(a.locator("[name=early_stop]")).not_to_be_checked()
@@ -322,6 +323,7 @@ def test_a_phone_needs_no_sideways_scrolling(
     server = scripted(says("a-word-without-a-space-" * 12, confidence=0.95))
     phone = {"viewport": {"width": width, "height": 640}, "is_mobile": True, "has_touch": True}
     page = visit(server.url, **phone).open("w" * 300, compare=1, a__max_tokens=512)
+    page.side("a").get_by_text("Settings").click()
     page.side("a").get_by_text("More parameters").click()
     assert not page.scrolls_sideways
     page.run()

@@ -1,0 +1,80 @@
+"""The small endpoints: probes, metrics, the version, and what the playground asks."""
+
+import httpx
+import pytest
+
+from rho_eos import LLM, DecodeParams, __version__
+from tests.scripted import says
+from tests.server.conftest import MODEL, Process
+from tests.server.scripted_server import ControlledRunner, serving
+
+
+def get(server: Process, path: str) -> httpx.Response:
+    return httpx.get(f"{server.url}{path}", timeout=60, trust_env=False)
+
+
+def test_probes_and_version(server: Process) -> None:
+    assert get(server, "/health").json() == {"status": "alive"}
+    assert get(server, "/ready").json() == {"status": "ready"}
+    assert get(server, "/version").json() == {"version": __version__}
+
+
+def test_metrics_count_what_a_request_cost(llm: LLM, server: Process) -> None:
+    def read() -> dict[str, float]:
+        lines = get(server, "/metrics").text.splitlines()
+        return {
+            line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
+            for line in lines
+            if line[0] != "#"
+        }
+
+    before = read()
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "count me"}]}
+    httpx.post(
+        f"{server.url}/v1/chat/completions",
+        json=body | {"initial_length": 16, "max_tokens": 48},
+        timeout=60,
+        trust_env=False,
+    ).raise_for_status()
+    after = read()
+    want = llm.generate(["count me"], DecodeParams(initial_length=16, max_new_tokens=48))[0]
+    usage = want.usage
+    assert usage.expansions > 0
+    for name, amount in {
+        "prompt_tokens_total": usage.prompt_tokens,
+        "generated_tokens_total": usage.e_token,
+        "denoising_steps_total": usage.nfe,
+        "positions_evaluated_total": usage.positions_evaluated,
+        "committed_tokens_total": usage.committed,
+        'length_adjustments_total{direction="expand"}': usage.expansions,
+        'length_adjustments_total{direction="contract"}': usage.contractions,
+        f'requests_total{{outcome="{want.finish_reason}"}}': 1,
+        "e_ratio_count": 1,
+        "e_ratio_sum": usage.e_ratio,
+        "time_to_first_token_seconds_count": 1,
+        "request_seconds_count": 1,
+        "queue_seconds_count": 1,
+        "requests_running": 0,
+        "requests_waiting": 0,
+    }.items():
+        key = f"rho_eos_{name}"
+        assert after[key] - before.get(key, 0) == pytest.approx(amount), name
+
+
+def test_refused_requests_are_counted_too() -> None:
+    with serving(ControlledRunner(says("ok"))) as server:
+        server.chat(policy="none such")  # found by the parameters' own check
+        server.chat(no_such_field=1)  # found by the schema
+        server.chat(model="other")
+        assert server.metric('rho_eos_requests_total{outcome="invalid"}') == 3
+
+
+def test_the_playground_learns_what_it_needs(server: Process) -> None:
+    facts = get(server, "/v1/rho_eos/playground").json()
+    assert facts["model"] == MODEL
+    assert facts["max_prompt_tokens"] < 512 and facts["max_new_tokens"] < 512
+    assert facts["presets"]["asym"] == [0.4, 0.8]
+    assert facts["defaults"]["policy"] == "rho-eos"
+    assert facts["defaults"]["initial_length"] == 64
+    assert all(set(example) == {"task", "prompt"} for example in facts["examples"])
+    assert facts["examples"]
