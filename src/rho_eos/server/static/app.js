@@ -1,12 +1,11 @@
 /** The playground: prompt, panels and clock, wired together. */
 
 import { denoise, describe } from "./api.js";
-import { confidenceLegend } from "./canvas.js";
 import { el } from "./dom.js";
 import { Panel } from "./panel.js";
+import { defaultValues } from "./parameters.js";
 import { Player } from "./player.js";
 import { Recording } from "./replay.js";
-import { defaultValues } from "./settings.js";
 import { decode, encode } from "./share.js";
 import { installTheme } from "./theme.js";
 import { Tooltip } from "./tooltip.js";
@@ -22,7 +21,6 @@ let panels = []; // a and, in compare mode, b
 let running = null; // AbortController of the run in flight
 
 installTheme(page.theme);
-page.legend.append(...confidenceLegend());
 connect();
 
 /** Ask the server what it serves, then build the page around it. */
@@ -50,6 +48,7 @@ function listen() {
   page.run.addEventListener("click", () => (running || player.playing ? stop() : run()));
   page.compare.addEventListener("change", () => {
     stop();
+    for (const panel of panels) panel.fit(page.compare.checked);
     remember();
     render();
   });
@@ -84,6 +83,7 @@ async function run() {
   page.problem.hidden = true;
   running = new AbortController();
   active.forEach((panel) => panel.reset());
+  active[0].reveal();
   player.follow();
   await Promise.all(active.map((panel) => generate(panel, prompt, running.signal)));
   running = null;
@@ -198,7 +198,10 @@ function restore() {
   const known = [...page.speed.options].some((option) => option.value === state.speed);
   page.speed.value = known ? state.speed : "live";
   setPace();
-  for (const panel of panels) panel.update(state[panel.side]);
+  for (const panel of panels) {
+    panel.update(state[panel.side]);
+    panel.fit(state.compare);
+  }
   render();
 }
 

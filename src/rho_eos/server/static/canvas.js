@@ -95,9 +95,19 @@ export class CanvasView {
   }
 }
 
-export function confidenceLegend() {
-  return BANDS.map(({ label }, band) =>
-    el("span", { class: "key" }, el("i", { class: `swatch c${band}` }), label),
+/** What the colours and marks mean. */
+export function legend() {
+  const key = (mark, label) => el("span", { class: "key" }, mark, label);
+  const sample = (kind, text = "") => el("i", { class: `cell ${kind}`, text });
+  return el(
+    "div",
+    { class: "legend", role: "group", "aria-label": "Legend" },
+    key(sample("mask"), "MASK"),
+    key(sample("token fresh", "new"), "just committed"),
+    el("span", { class: "key", text: "confidence" }),
+    ...BANDS.map(({ label }, band) => key(el("i", { class: `swatch c${band}` }), label)),
+    key(sample("newline"), "line break"),
+    key(sample("end"), "end of text"),
   );
 }
 

@@ -51,7 +51,7 @@ export class Chart {
 
   /**
    * model: `values[k]` belongs to forward k + 1 and may be null; `second` is a fainter line;
-   * `changes[k]` is the change of length; `notes[k]` the lines shown on hover; `count` forwards are
+   * `changes[k]` is the change of length; `note(k)` gives the lines shown on hover; `count` forwards are
    * played; `xMax`, `yMax`, `yStep` are the scales; `band` is [low, high] or null.
    */
   show(model) {
@@ -161,7 +161,7 @@ export class Chart {
     const box = this.#svg.getBoundingClientRect();
     const y = box.top + this.#y(this.#model.values[k] ?? this.#model.yMax);
     const anchor = { left: box.left + x, width: 0, top: y - 4, bottom: y + 4 };
-    this.#tooltip.show(this.#model.notes[k], anchor);
+    this.#tooltip.show(this.#model.note(k), anchor);
   }
 
   #leave() {

@@ -1,9 +1,10 @@
 /** One column of the page: settings, and the run they led to, drawn up to the forward on show. */
 
-import { CanvasView } from "./canvas.js";
+import { CanvasView, legend } from "./canvas.js";
 import { Chart } from "./charts.js";
 import { el } from "./dom.js";
-import { Settings, signalOf } from "./settings.js";
+import { signalOf } from "./parameters.js";
+import { Settings } from "./settings.js";
 import { actionLabel, ending, narrate, number, title } from "./words.js";
 
 const COUNTERS = [
@@ -23,6 +24,7 @@ const COUNTERS = [
   ],
 ];
 const DENSITY_AXIS = { yMax: 1, yStep: 0.25 };
+const narrow = matchMedia("(max-width: 900px)");
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Panel {
@@ -73,6 +75,11 @@ export class Panel {
     this.#showTitle();
   }
 
+  /** Fold the settings away where two panels, or a small screen, leave little room. */
+  fit(comparing) {
+    this.settings.fold(comparing || narrow.matches);
+  }
+
   update(values) {
     this.settings.show(values);
     this.#showTitle();
@@ -87,6 +94,12 @@ export class Panel {
     this.#parts.story.hidden = false;
     this.#parts.story.textContent = "Waiting for the first forward…";
     this.#canvas.clear();
+  }
+
+  /** Bring the canvas on screen where the settings fill it. */
+  reveal() {
+    const behavior = reducedMotion.matches ? "auto" : "smooth";
+    if (narrow.matches) this.#parts.title.scrollIntoView({ block: "start", behavior });
   }
 
   begin(recording) {
@@ -129,6 +142,7 @@ export class Panel {
       error,
       story,
       canvas,
+      legend(),
       el("dl", { class: "counters" }, ...COUNTERS.map(counter)),
     );
   }
@@ -154,7 +168,7 @@ export class Panel {
     for (const part of this.#parts.bar.children) part.style.width = "0";
     for (const figure of Object.values(this.#figures)) figure.textContent = "–";
     this.settings.point(null);
-    const nothing = { values: [], changes: [], notes: [], count: 0, xMax: scale.forwards };
+    const nothing = { values: [], changes: [], note: () => [], count: 0, xMax: scale.forwards };
     this.#charts.signal.show({
       ...nothing,
       ...DENSITY_AXIS,
@@ -209,10 +223,7 @@ export class Panel {
     this.#parts.signal.textContent = name;
     const common = {
       changes: steps.map((step) => step.change),
-      notes: steps.map((step) => [
-        `forward ${step.step + 1} · ${actionLabel(step)}`,
-        `${name} ${signal(step)?.toFixed(3) ?? "–"} · L ${step.length}${step.change ? ` → ${step.length + step.change}` : ""}`,
-      ]),
+      note: (k) => describeStep(steps[k], name, signal(steps[k])),
       count,
       xMax: scale.forwards,
     };
@@ -246,4 +257,13 @@ export class Panel {
 function lengthAxis(longest) {
   const yStep = Math.max(8, 2 ** Math.ceil(Math.log2(longest / 4)));
   return { yStep, yMax: Math.ceil(longest / yStep) * yStep };
+}
+
+/** The two lines shown for a forward in the charts. */
+function describeStep(step, name, value) {
+  const length = step.change ? `${step.length} → ${step.length + step.change}` : step.length;
+  return [
+    `forward ${step.step + 1} · ${actionLabel(step)}`,
+    `${name} ${value?.toFixed(3) ?? "–"} · L ${length}`,
+  ];
 }

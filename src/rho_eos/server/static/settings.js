@@ -1,154 +1,15 @@
-/** How one panel decodes: the form, its values, and the fields of the request they become. */
+/** How one panel decodes, as a form. */
 
 import { el } from "./dom.js";
+import {
+  FIELDS,
+  POLICY_NAMES,
+  USUAL_LENGTH,
+  regionNote,
+  regionOf,
+  requestFields,
+} from "./parameters.js";
 import { RegionSlider } from "./slider.js";
-
-export const POLICY_NAMES = { "rho-eos": "ρ-EOS", fixed: "Fixed length", daedal: "DAEDAL" };
-/** DAEDAL's own thresholds on EOS confidence. */
-const DAEDAL_REGION = [0.5, 0.9];
-const USUAL_LENGTH = { "rho-eos": 64, fixed: 256, daedal: 64 };
-
-const MEASURES = {
-  density: "ρ, the share of MASKs that expect the end",
-  confidence: "EOS confidence: how sure of the end the last 32 positions are",
-};
-
-const ALL = ["rho-eos", "fixed", "daedal"];
-const VARIABLE = ["rho-eos", "daedal"];
-const FIELDS = [
-  {
-    name: "initial_length",
-    label: "Initial length",
-    hint: "MASKs to start with",
-    policies: ALL,
-    min: 1,
-    integer: true,
-    main: true,
-  },
-  {
-    name: "max_tokens",
-    label: "Longest canvas",
-    hint: "L max",
-    policies: VARIABLE,
-    min: 1,
-    integer: true,
-    main: true,
-  },
-  {
-    name: "threshold",
-    label: "Commit above",
-    hint: "confidence τ",
-    policies: ALL,
-    min: 0.01,
-    max: 1,
-  },
-  {
-    name: "block_length",
-    label: "Block length",
-    hint: "empty: anywhere",
-    policies: ALL,
-    min: 1,
-    integer: true,
-    optional: true,
-  },
-  {
-    name: "steps",
-    label: "Steps",
-    hint: "empty: the τ rule",
-    policies: ["fixed"],
-    min: 1,
-    integer: true,
-    optional: true,
-  },
-  {
-    name: "expansion",
-    label: "Change of length",
-    hint: "E(ρ)",
-    policies: ["rho-eos"],
-    choices: [
-      ["constant", "constant"],
-      ["linear", "linear"],
-      ["exponential", "exponential"],
-    ],
-  },
-  {
-    name: "horizon",
-    label: "Adjust until forward",
-    hint: "N",
-    policies: ["rho-eos"],
-    min: 0,
-    integer: true,
-  },
-  {
-    name: "signal",
-    label: "Signal",
-    hint: "steers the length",
-    policies: VARIABLE,
-    choices: [
-      ["", "the policy’s own"],
-      ["density", "EOS density ρ"],
-      ["confidence", "EOS confidence"],
-    ],
-  },
-  { name: "temperature", label: "Temperature", hint: "0: greedy", policies: ALL, min: 0 },
-  { name: "seed", label: "Seed", hint: "of the noise", policies: ALL, min: 0, integer: true },
-  {
-    name: "early_stop",
-    label: "Stop once the text is complete",
-    hint: "",
-    policies: ALL,
-    flag: true,
-  },
-];
-
-/** A panel's values before anyone touches it. */
-export function defaultValues(description, policy) {
-  const given = description.defaults ?? {};
-  const limit = description.max_new_tokens ?? 2048;
-  return {
-    policy,
-    preset: given.preset ?? "asym",
-    rho_low: null,
-    rho_high: null,
-    signal: null,
-    initial_length: Math.min(USUAL_LENGTH[policy], limit),
-    max_tokens: limit,
-    threshold: given.threshold ?? 0.9,
-    block_length: given.block_length === undefined ? 32 : given.block_length,
-    steps: null,
-    expansion: given.expansion ?? "exponential",
-    horizon: given.horizon ?? 64,
-    temperature: given.temperature ?? 0,
-    seed: given.seed ?? 0,
-    early_stop: given.early_stop ?? true,
-  };
-}
-
-/** The number that steers the length: what the policy says, unless it is chosen. */
-export function signalOf(values) {
-  const published = values.policy === "daedal" || values.preset === "released";
-  return values.signal ?? (published ? "confidence" : "density");
-}
-
-export function regionOf(values, presets) {
-  const daedal = values.policy === "daedal" && signalOf(values) === "confidence";
-  const [low, high] = daedal ? DAEDAL_REGION : (presets[values.preset] ?? [0.4, 0.8]);
-  return [values.rho_low ?? low, values.rho_high ?? high];
-}
-
-/** The top-level fields of the request: only those that mean something to the policy. */
-export function requestFields(values, presets) {
-  const fields = { policy: values.policy };
-  for (const { name, policies } of FIELDS)
-    if (policies.includes(values.policy) && values[name] !== null) fields[name] = values[name];
-  if (values.policy === "fixed") fields.max_tokens = values.initial_length;
-  else {
-    const [rho_low, rho_high] = regionOf(values, presets);
-    Object.assign(fields, { preset: values.preset, rho_low, rho_high });
-  }
-  fields.block_length = values.block_length; // null is a value: no blocks
-  return fields;
-}
 
 export class Settings {
   #presets;
@@ -162,6 +23,7 @@ export class Settings {
   #regionValue = el("output", { class: "region-value" });
   #regionNote = el("p", { class: "hint" });
   #more;
+  #setup;
 
   constructor(id, description, values, onChange) {
     this.values = values;
@@ -213,17 +75,20 @@ export class Settings {
       el("summary", { text: "More parameters" }),
       el("div", { class: "fields" }, ...FIELDS.filter((spec) => !spec.main).map(field)),
     );
-    this.element = el(
-      "form",
-      { class: "settings", novalidate: true, onsubmit: (event) => event.preventDefault() },
-      el(
-        "div",
-        { class: "segments", role: "radiogroup", "aria-label": "Policy" },
-        ...this.#policies,
-      ),
+    this.#setup = el(
+      "details",
+      { class: "setup", open: true },
+      el("summary", { text: "Settings" }),
       this.#regionBox,
       el("div", { class: "fields" }, ...FIELDS.filter((spec) => spec.main).map(field)),
       this.#more,
+    );
+    const policies = { class: "segments", role: "radiogroup", "aria-label": "Policy" };
+    this.element = el(
+      "form",
+      { class: "settings", novalidate: true, onsubmit: (event) => event.preventDefault() },
+      el("div", policies, ...this.#policies),
+      this.#setup,
     );
     this.show(values);
   }
@@ -242,9 +107,15 @@ export class Settings {
       ({ box, input }) => !box.hidden && !input.checkValidity(),
     );
     if (!wrong) return true;
+    this.#setup.open = true;
     this.#more.open ||= this.#more.contains(wrong.input);
     wrong.input.reportValidity();
     return false;
+  }
+
+  /** Where room is short, all but the policy is folded away. */
+  fold(folded) {
+    this.#setup.open = !folded;
   }
 
   /** The needle on the region. */
@@ -270,13 +141,10 @@ export class Settings {
     const region = this.region;
     this.#slider.set(region);
     this.#regionValue.textContent = `${region[0].toFixed(2)} – ${region[1].toFixed(2)}`;
-    const measure = MEASURES[signalOf(values)];
     const grows = policy === "daedal";
     this.#slider.name(grows ? ["grow", "insert", "hold"] : ["grow", "hold", "shrink"]);
     this.#regionName.textContent = grows ? "Thresholds" : "Equilibrium region";
-    this.#regionNote.textContent = grows
-      ? `On ${measure}. DAEDAL grows first, then inserts where it is unsure; it never shrinks.`
-      : `Of ${measure}.`;
+    this.#regionNote.textContent = regionNote(values);
     const free = values.rho_low !== null || values.rho_high !== null;
     for (const button of this.#presetButtons) {
       button.setAttribute("aria-pressed", String(!free && button.dataset.preset === preset));

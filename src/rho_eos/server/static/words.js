@@ -1,6 +1,6 @@
 /** What the numbers mean, in sentences. */
 
-import { POLICY_NAMES, signalOf } from "./settings.js";
+import { POLICY_NAMES, signalOf } from "./parameters.js";
 
 const whole = new Intl.NumberFormat("en");
 
