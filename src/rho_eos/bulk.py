@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -52,23 +53,28 @@ def read_requests(
         yield Request(id, ids, checked)
 
 
+def decode_all(llm: LLM, requests: Iterator[Request]) -> Iterator[Output]:
+    """Keep the engine fed; outputs come as they finish. Leaving early cancels what is in flight."""
+    engine = llm.engine
+    backlog = 2 * llm.config.max_rows
+    added: set[str] = set()
+    try:
+        while True:
+            for request in islice(requests, backlog - len(engine.sequences)):
+                engine.add(request.id, request.prompt, request.params)
+                added.add(request.id)
+            if not engine.has_work:
+                return
+            yield from (event.output for event in engine.step() if event.output is not None)
+    finally:
+        for id in added:
+            engine.cancel(id)
+
+
 def run_bulk(
     llm: LLM, requests: Iterator[Request], results: ResultFile, done: Callable[[Output], None]
 ) -> None:
-    """Keep the engine fed and write each output the moment it is finished."""
-    engine = llm.engine
-    backlog = 2 * llm.config.max_rows
-    exhausted = False
-    while True:
-        while not exhausted and len(engine.sequences) < backlog:
-            request = next(requests, None)
-            if request is None:
-                exhausted = True
-            else:
-                engine.add(request.id, request.prompt, request.params)
-        if not engine.has_work:
-            return
-        for event in engine.step():
-            if event.output is not None:
-                results.append(event.output.as_dict())
-                done(event.output)
+    """Write each output the moment it is finished."""
+    for output in decode_all(llm, requests):
+        results.append(output.as_dict())
+        done(output)

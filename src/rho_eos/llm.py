@@ -95,11 +95,12 @@ class LLM:
             yield StreamEvent(delta.push(text, final), draft, event.record, event.output)
 
     def prepare(
-        self, prompt: Prompt, params: DecodeParams, raw: bool = False
+        self, prompt: Prompt, params: DecodeParams, raw: bool = False, answer_prefix: str = ""
     ) -> tuple[list[int], DecodeParams]:
         """Token ids and parameters, checked against the model's context."""
+        vocabulary = self.model.config.vocab_size
         with self._tokenizer_lock:
-            ids = encode_prompt(prompt, self.tokenizer, self.model.config.vocab_size, raw)
+            ids = encode_prompt(prompt, self.tokenizer, vocabulary, raw, answer_prefix)
         if params.stop and self.tokenizer is None:
             raise UserError("stop takes strings, but this model has no tokenizer")
         room = self.context_length - len(ids)

@@ -8,6 +8,7 @@ import typer
 
 from rho_eos import __version__
 from rho_eos.cli.chat import chat
+from rho_eos.cli.eval import evaluate
 from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
 from rho_eos.cli.serve import serve
@@ -51,6 +52,7 @@ def options(
 
 for _command in (generate, chat, watch):
     app.command()(with_settings(EngineConfig, DecodeParams)(_command))
+app.command("eval")(with_settings(EngineConfig, DecodeParams)(evaluate))
 app.command()(with_settings(EngineConfig)(info))
 app.command()(with_settings(EngineConfig, ServerConfig)(serve))
 

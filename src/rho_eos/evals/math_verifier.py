@@ -61,6 +61,7 @@ class MathVerifier:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,  # or Ctrl-C would kill it first, and that is a wrong answer
         )
         if self._read_line(process, PATIENCE_SECONDS) != "ready":
             self._stop()

@@ -1,0 +1,151 @@
+"""`rho-eos eval`: a model on benchmarks, one policy or a sweep of them."""
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rho_eos.evals.run import Progress
+    from rho_eos.evals.run_folder import Line
+
+
+def evaluate(
+    engine_options: dict[str, Any],
+    decode_options: dict[str, Any],
+    tasks: Annotated[
+        str,
+        typer.Option(
+            help="Names, separated by commas: gsm8k, math500, mbpp, humaneval, tiny-gsm, "
+            "tiny-math, tiny-mbpp, tiny-humaneval."
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="Folder of this run. Run again to continue."),
+    ],
+    limit: Annotated[int | None, typer.Option(help="Only so many samples of each task.")] = None,
+    repeats: Annotated[int, typer.Option(help="Ask everything so many times.")] = 1,
+    shuffle_seed: Annotated[
+        int | None, typer.Option(help="Take samples at random instead of the first ones.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Sequences per forward; the same as --max-rows.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="A benchmark's file, PATH or TASK=PATH; without it, from the Hub."),
+    ] = None,
+    sweep: Annotated[
+        Path | None,
+        typer.Option(help="A YAML file of several policies by name; each gets a folder in --out."),
+    ] = None,
+    unsafe_code: Annotated[
+        bool, typer.Option("--unsafe-code", help="Run model-written code unconfined if need be.")
+    ] = False,
+) -> int:
+    """Measure a model on benchmarks: accuracy, lengths and costs.
+
+    Every sample is written to --out as it finishes, and the same command continues a run that was
+    interrupted. The policy [bold]gold[/bold] grades the reference answers, without a model.
+
+    [bold]Examples[/bold]
+
+      rho-eos eval --tasks tiny-gsm,tiny-math --limit 200 --out runs/asym
+
+      rho-eos eval --model GSAI-ML/LLaDA-8B-Instruct --tasks gsm8k --policy daedal --out runs/daedal
+
+      rho-eos eval --tasks gsm8k --policy gold --data gsm8k_test.jsonl --out runs/gold
+
+      rho-eos eval --tasks tiny-gsm --sweep policies.yaml --out runs/sweep
+    """
+    from rich.console import Console
+
+    from rho_eos.config import EngineConfig
+    from rho_eos.evals.answers import AnswerSource, EngineAnswers, GoldAnswers
+    from rho_eos.evals.report import summary_table, write_summary
+    from rho_eos.evals.run import Evaluation, evaluate, find_data
+    from rho_eos.evals.sweep import params_of, read_sweep
+    from rho_eos.evals.table import show
+    from rho_eos.llm import LLM
+
+    if batch_size is not None:
+        engine_options["max_rows"] = batch_size
+    names = tuple(name.strip() for name in tasks.split(",") if name.strip())
+    policies = {out: params_of(decode_options)}
+    if sweep is not None:
+        policies = {
+            out / name: params for name, params in read_sweep(sweep, decode_options).items()
+        }
+    config = EngineConfig.from_mapping(engine_options)
+    cells = {
+        folder: Evaluation(
+            tasks=names,
+            engine=config if params else None,
+            params=params,
+            limit=limit,
+            repeats=repeats,
+            shuffle_seed=shuffle_seed,
+            data=find_data(names, data or []),
+        )
+        for folder, params in policies.items()
+    }
+    console = Console(stderr=True, highlight=False)
+
+    @cache
+    def open_model() -> AnswerSource:
+        with console.status(f"loading {config.model}"):
+            return EngineAnswers(LLM(**engine_options))
+
+    def run(cell: Evaluation, folder: Path) -> "list[Line]":
+        source = open_model if cell.engine else GoldAnswers
+        with _Bars(console, folder.name) as bars:
+            return evaluate(cell, folder, source, unsafe_code, bars.show)
+
+    summaries = []
+    for folder, cell in cells.items():
+        try:
+            summaries.append((folder.absolute().name, write_summary(folder, run(cell, folder))))
+        except KeyboardInterrupt:
+            console.print("rho-eos: interrupted; run the same command again to continue")
+            return 130
+    table = summary_table(summaries)
+    if sweep is not None:
+        table.write(out / "table")
+    show(table, "terminal")
+    return 0
+
+
+class _Bars:
+    """One progress bar per task, with the accuracy so far."""
+
+    def __init__(self, console: Any, run: str) -> None:
+        from rho_eos.cli.progress import progress_bars
+
+        self._bars = progress_bars(console)
+        self._console = console
+        self._run = run
+        self._tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> "_Bars":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def show(self, progress: "Progress") -> None:
+        if progress.task not in self._tasks:
+            self._tasks[progress.task] = self._bars.add_task(
+                f"{self._run} · {progress.task}", total=progress.total, note=""
+            )
+        parts = []
+        if progress.done:
+            parts.append(f"{progress.correct / progress.done:.1%} right")
+        if progress.seconds and progress.tokens:
+            parts.append(f"{progress.tokens / progress.seconds:,.0f} tokens/s")
+        note = " · ".join(parts)
+        self._bars.update(self._tasks[progress.task], completed=progress.done, note=note)
+        if progress.done == progress.total and not self._console.is_terminal:
+            self._console.print(f"{self._run} · {progress.task}: {progress.total} done, {note}")

@@ -1,0 +1,234 @@
+"""Run an evaluation: ask every sample, grade what comes back, keep it, and go on where it stopped.
+
+    jobs = samples × repeats, less what the folder holds already
+    source.answers(jobs)      the model decodes; answers come as they finish
+    task.grade(…)             in threads beside it, so that the model never waits for a grader
+    folder.append(line)       one line per sample, the moment it is graded
+
+A folder is a cell of a table: evaluating a finished one again only reads it.
+"""
+
+import dataclasses
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rho_eos.config import DecodeParams, EngineConfig, Validated
+from rho_eos.errors import UserError
+from rho_eos.evals import Sample, Task, find_task
+from rho_eos.evals.answers import Answer, AnswerSource, Job
+from rho_eos.evals.code_task import CodeTask
+from rho_eos.evals.provenance import fingerprint, model_identity, session_facts
+from rho_eos.evals.run_folder import Line, RunFolder, open_run
+from rho_eos.evals.sandbox import probe_backend
+
+GRADERS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation(Validated):
+    """What is asked, of whom, how often. All of it decides the results."""
+
+    tasks: tuple[str, ...]
+    engine: EngineConfig | None  # None: the reference answers are graded, no model is asked
+    params: DecodeParams | None
+    limit: int | None = None
+    repeats: int = 1
+    shuffle_seed: int | None = None
+    data: Mapping[str, Path] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._check("tasks", bool(self.tasks), "the name of at least one task")
+        self._check("tasks", len(set(self.tasks)) == len(self.tasks), "each task once")
+        for task in (*self.tasks, *self.data):
+            find_task(task)
+        self._check_integer("limit", 1, optional=True)
+        self._check_integer("repeats", 1)
+        self._check_integer("shuffle_seed", 0, optional=True)
+
+    def settings(self) -> dict[str, Any]:
+        """For `run.json`, and for the check that a folder continues the same run."""
+        model = None if self.engine is None else model_identity(self.engine)
+        policy = {"policy": "gold"} if self.params is None else dataclasses.asdict(self.params)
+        return {
+            "model": model,
+            "tasks": list(self.tasks),
+            "params": policy,
+            "limit": self.limit,
+            "repeats": self.repeats,
+            "shuffle_seed": self.shuffle_seed,
+            "data": {f"{task} data": fingerprint([path]) for task, path in self.data.items()},
+        }
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a task is, for whoever shows it."""
+
+    task: str
+    total: int
+    done: int
+    correct: int
+    tokens: int = 0  # of answers of this session, as are the seconds
+    seconds: float = 0.0
+
+
+def evaluate(
+    evaluation: Evaluation,
+    folder: Path,
+    open_source: Callable[[], AnswerSource],
+    unsafe_code: bool = False,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> list[Line]:
+    """The lines of the finished run. `open_source` is called only if something is left to ask."""
+    with open_run(folder, evaluation.settings()) as run:
+        tasks, sandbox = _confined([find_task(name) for name in evaluation.tasks], unsafe_code)
+        jobs = {task.name: make_jobs(task, evaluation) for task in tasks}
+        if all(job.id in run.ids for of_task in jobs.values() for job in of_task):
+            return run.lines
+        source = open_source()
+        session = run.begin_session(session_facts(evaluation.engine, sandbox))
+        for of_task in jobs.values():
+            _TaskRun(run, session, of_task, on_progress).ask(source)
+        return run.lines
+
+
+def make_jobs(task: Task, evaluation: Evaluation) -> list[Job]:
+    """Every sample of a task as often as asked; a repeat has noise of its own."""
+    return [
+        Job(
+            id=sample.id if evaluation.repeats == 1 else f"{sample.id}#{repeat}",
+            task=task,
+            sample=sample,
+            repeat=repeat,
+            params=_reseeded(evaluation.params, repeat),
+        )
+        for repeat in range(evaluation.repeats)
+        for sample in _choose(task, evaluation)
+    ]
+
+
+def _choose(task: Task, evaluation: Evaluation) -> list[Sample]:
+    """The first samples, or with a shuffle seed a random choice, the same for every run."""
+    path = evaluation.data.get(task.name)
+    if evaluation.shuffle_seed is None:
+        return task.load(path, evaluation.limit)
+    samples = task.load(path)
+    random.Random(f"{task.name}/{evaluation.shuffle_seed}").shuffle(samples)
+    return samples[: evaluation.limit]
+
+
+def _reseeded(params: DecodeParams | None, repeat: int) -> DecodeParams | None:
+    return params and dataclasses.replace(params, seed=params.seed + repeat)
+
+
+def _confined(tasks: Sequence[Task], unsafe: bool) -> tuple[list[Task], str | None]:
+    """The tasks with the sandbox they will use, if any runs code; found before a model is."""
+    if not any(isinstance(task, CodeTask) for task in tasks):
+        return list(tasks), None
+    backend = probe_backend(unsafe)
+    confined: list[Task] = [
+        dataclasses.replace(task, backend=backend) if isinstance(task, CodeTask) else task
+        for task in tasks
+    ]
+    return confined, backend.value
+
+
+class _TaskRun:
+    """One task of a run: hands jobs to the source, and its answers to the graders."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        session: int,
+        jobs: Sequence[Job],
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self.run = run
+        self.session = session
+        self.jobs = {job.id: job for job in jobs}
+        self.on_progress = on_progress
+        before = [line for line in run.lines if line["id"] in self.jobs]
+        self.progress = Progress(
+            jobs[0].task.name, len(jobs), len(before), sum(line["correct"] for line in before)
+        )
+        self._lock = threading.Lock()
+
+    def ask(self, source: AnswerSource) -> None:
+        pending = [job for job in self.jobs.values() if job.id not in self.run.ids]
+        self.on_progress(self.progress)
+        started = time.perf_counter()
+        grading: list[Future[None]] = []
+        with ThreadPoolExecutor(GRADERS, "grader") as pool:
+            try:
+                with closing(source.answers(pending)) as answers:
+                    for answer in answers:
+                        elapsed = time.perf_counter() - started
+                        grading.append(pool.submit(self._finish, answer, elapsed))
+                        grading = _still_running(grading)
+                for future in grading:
+                    future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        if any(job.id not in self.run.ids for job in pending):
+            raise RuntimeError("the source of answers ended before every job was answered")
+
+    def _finish(self, answer: Answer, elapsed: float) -> None:
+        """Grade an answer and write its line. Runs in a grader's thread."""
+        job = self.jobs[answer.id]
+        grade = job.task.grade(job.sample, answer.text)
+        line = {
+            "id": job.id,
+            "task": job.task.name,
+            "sample": job.sample.id,
+            "repeat": job.repeat,
+            "correct": grade.correct,
+            "extracted": grade.extracted,
+            "detail": grade.detail,
+            "finish_reason": answer.finish_reason,
+            **answer.usage,
+            "prompt": "\n\n".join(m["content"] for m in job.task.messages(job.sample)),
+            "reference": job.task.gold(job.sample),
+            "text": answer.text,
+            "session": self.session,
+            "elapsed": elapsed,
+        }
+        self.run.append(line | ({"trace": answer.trace} if answer.trace else {}))
+        with self._lock:
+            self.progress.done += 1
+            self.progress.correct += grade.correct
+            self.progress.tokens += answer.usage.get("e_token", 0)
+            self.progress.seconds = max(self.progress.seconds, elapsed)
+            self.on_progress(self.progress)
+
+
+def _still_running(grading: list[Future[None]]) -> list[Future[None]]:
+    """Those that are not done; one that failed ends the run."""
+    done = [future for future in grading if future.done()]
+    for future in done:
+        future.result()
+    return [future for future in grading if future not in done]
+
+
+def find_data(tasks: Sequence[str], given: Sequence[str]) -> dict[str, Path]:
+    """`--data PATH` for the one task that reads a file, `--data TASK=PATH` where there are more."""
+    found: dict[str, Path] = {}
+    for text in given:
+        name, sign, path = text.partition("=")
+        if sign and name in tasks:
+            found[name] = Path(path)
+            continue
+        readers = [task for task in tasks if not task.startswith("tiny-")]
+        if len(readers) != 1:
+            raise UserError(
+                f"--data is {text!r}, but takes TASK=PATH unless exactly one task reads a file"
+            )
+        found[readers[0]] = Path(text)
+    return found

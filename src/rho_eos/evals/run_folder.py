@@ -1,0 +1,124 @@
+"""A run on disk: what was asked (`run.json`) and one line per sample (`samples.jsonl`).
+
+A folder holds one run. It is opened by one process at a time, only for the settings it was
+started with, and at any moment holds every finished sample exactly once.
+"""
+
+import fcntl
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rho_eos.errors import UserError
+from rho_eos.jsonl import ResultFile, read_lines
+
+SETTINGS = "run.json"
+SAMPLES = "samples.jsonl"
+
+Line = dict[str, Any]
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """`settings` and `sessions` of a run."""
+    path = folder / SETTINGS
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {"settings": content["settings"], "sessions": content["sessions"]}
+    except FileNotFoundError:
+        raise UserError(f"{folder} is no run: it has no {SETTINGS}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+
+
+def read_samples(folder: Path, traces: bool = False) -> list[Line]:
+    """The finished samples of a run, in the order they finished. Traces are large: on request."""
+    path = folder / SAMPLES
+    if not path.exists():
+        raise UserError(f"{folder} is no run: it has no {SAMPLES}")
+    lines = []
+    for _, line in read_lines(path):
+        if isinstance(line, UserError):
+            continue  # cut off by a kill; the run that continues will drop it
+        if not traces:
+            line.pop("trace", None)
+        lines.append(line)
+    return lines
+
+
+class RunFolder:
+    """A run that is being worked on. `append` may be called from several threads."""
+
+    def __init__(self, folder: Path, results: ResultFile, content: dict[str, Any]) -> None:
+        self.folder = folder
+        self.lines = read_samples(folder)
+        self._results = results
+        self._content = content
+        self._lock = threading.Lock()
+
+    @property
+    def ids(self) -> set[str]:
+        return self._results.ids
+
+    def begin_session(self, facts: dict[str, Any]) -> int:
+        """Note who works on it now; returns the session's number."""
+        self._content["sessions"].append(facts)
+        write_json(self.folder / SETTINGS, self._content)
+        return len(self._content["sessions"])
+
+    def append(self, line: Line) -> None:
+        with self._lock:
+            self._results.append(line)
+            self.lines.append({key: value for key, value in line.items() if key != "trace"})
+
+
+@contextmanager
+def open_run(folder: Path, settings: dict[str, Any]) -> Iterator[RunFolder]:
+    """The run of these settings in this folder, begun or continued."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another process is working on {folder}") from None
+        with ResultFile(folder / SAMPLES) as results:
+            content: dict[str, Any] = {"settings": settings, "sessions": []}
+            if results.ids:  # settings under which nothing was finished bind nobody
+                content = read_settings(folder)
+                check_same(folder, content["settings"], settings)
+            write_json(folder / SETTINGS, content)
+            yield RunFolder(folder, results, content)
+
+
+def check_same(folder: Path, begun: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Results of different settings are never mixed; the sentence names what differs."""
+    old, new = _flat(begun), _flat(json.loads(json.dumps(asked)))
+    differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    if differing:
+        changes = ", ".join(
+            f"{key} {old.get(key)!r}, not {new.get(key)!r}" for key in differing[:3]
+        )
+        more = f" and {len(differing) - 3} more differences" if len(differing) > 3 else ""
+        raise UserError(
+            f"{folder} was started with {changes}{more}: give another --out, or the same settings"
+        )
+
+
+def write_json(path: Path, content: Any) -> None:
+    """All or nothing: a kill in between leaves the old file."""
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        flat |= _flat(value) if isinstance(value, dict) else {key: value}
+    return flat
