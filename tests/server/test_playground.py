@@ -110,29 +110,38 @@ def test_tokens_appear_and_charts_move_while_it_runs(
 
 
 @pytest.mark.parametrize(
-    ("script", "params"),
+    ("script", "params", "actions"),
     [
-        (arbitrary(3, [0.1, 0.9, 0.5], sure=0.1), {"policy": "rho-eos", "horizon": 12}),
-        (arbitrary(5, [0.2, 0.7], sure=0.3), {"policy": "daedal"}),
-        (arbitrary(7, [0.5]), {"policy": "fixed"}),
+        (
+            arbitrary(3, [0.1, 0.9, 0.5], sure=0.1),
+            {"horizon": 30, "expansion": "constant", "block_length": 8},
+            {"hold", "expand", "contract"},
+        ),
+        (
+            arbitrary(5, [0.1, 0.1, 0.5, 0.2, 0.2], sure=0.3),
+            {"policy": "daedal", "signal": "density", "rho_low": 0.3, "rho_high": 0.8},
+            {"hold", "expand", "close", "insert"},
+        ),
     ],
-    ids=["rho-eos", "daedal", "fixed"],
+    ids=["rho-eos", "daedal"],
 )
 def test_every_scrubber_position_is_the_canvas_of_that_step(
-    scripted: Callable[..., Scripted], visit: Visit, script: Script, params: dict[str, Any]
+    scripted: Callable[..., Scripted],
+    visit: Visit,
+    script: Script,
+    params: dict[str, Any],
+    actions: set[str],
 ) -> None:
-    limit = 16 if params["policy"] == "fixed" else 48
-    settings = {"initial_length": 16, "early_stop": False} | params
-    trace = run_one(
-        script, DecodeParams(**settings, max_new_tokens=limit, trace=True), prompt="?"
-    ).trace
-    replay = Replay(16, EOS)
+    settings = {"initial_length": 32, "early_stop": False, **params}
+    trace = run_one(script, DecodeParams(**settings, max_new_tokens=80, trace=True)).trace
+    assert {record.action for record in trace} == actions
+    replay = Replay(32, EOS)
     frames = [replay_frame(replay)]
     for record in trace:
         replay.apply(record)
         frames.append(replay_frame(replay))
     fields = {f"a__{name}": str(value).lower() for name, value in settings.items()}
-    page = visit(scripted(script).url).open("?", **fields, a__max_tokens=limit).run()
+    page = visit(scripted(script).url).open("?", **fields, a__max_tokens=80).run()
     assert page.forwards == len(trace)
     for forward in [*range(len(frames)), *range(len(frames) - 1, -1, -5)]:
         page.seek(forward)
@@ -257,6 +266,20 @@ def test_settings_travel_in_the_address(server: Process, visit: Visit) -> None:
     expect(a.locator("[name=early_stop]")).not_to_be_checked()
     expect(b.locator("h2")).to_have_text("DAEDAL")
     assert other.page.url == address
+
+
+def test_a_link_with_nonsense_falls_back_to_the_defaults(server: Process, visit: Visit) -> None:
+    nonsense = {
+        "a__policy": "guess",
+        "a__rho_low": "low",
+        "a__initial_length": "x",
+        "speed": "warp",
+    }
+    page = visit(server.url).open(**nonsense, unknown="1")
+    expect(page.side("a").locator("h2")).to_have_text("ρ-EOS")
+    expect(page.side("a").locator(".region-value")).to_have_text("0.40 – 0.80")
+    expect(page.side("a").get_by_label("Initial length")).to_have_value("64")
+    expect(page.at("#speed")).to_have_value("live")
 
 
 def test_the_keyboard_is_enough(scripted: Callable[..., Scripted], visit: Visit) -> None:

@@ -3,7 +3,7 @@
 import { denoise, describe } from "./api.js";
 import { el } from "./dom.js";
 import { Panel } from "./panel.js";
-import { defaultValues } from "./parameters.js";
+import { defaultValues, repaired } from "./parameters.js";
 import { Player } from "./player.js";
 import { Recording } from "./replay.js";
 import { decode, encode } from "./share.js";
@@ -93,6 +93,7 @@ async function run() {
 
 /** One panel's generation, recorded as it comes. What fails is said in that panel. */
 async function generate(panel, prompt, signal) {
+  const { values } = panel.settings;
   const body = {
     model: description.model,
     messages: [{ role: "user", content: prompt }],
@@ -100,7 +101,7 @@ async function generate(panel, prompt, signal) {
   };
   try {
     for await (const event of denoise(body, page.key.value, signal)) {
-      if (event.object === "rho_eos.start") panel.begin(new Recording(event));
+      if (event.object === "rho_eos.start") panel.begin(new Recording(event), values);
       else if (event.object === "rho_eos.step") panel.recording.push(event);
       else if (event.object === "rho_eos.done") panel.recording.done = event;
       player.extend(totalForwards(), true);
@@ -199,7 +200,7 @@ function restore() {
   page.speed.value = known ? state.speed : "live";
   setPace();
   for (const panel of panels) {
-    panel.update(state[panel.side]);
+    panel.update(repaired(state[panel.side], defaults[panel.side]));
     panel.fit(state.compare);
   }
   render();

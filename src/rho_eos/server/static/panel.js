@@ -63,7 +63,7 @@ export class Panel {
       length: new Chart("Canvas length L per forward", tooltip, onSeek),
     };
     this.#parts.copy.addEventListener("click", () =>
-      navigator.clipboard?.writeText(this.recording.done.text).then(() => this.#sayCopied()),
+      navigator.clipboard.writeText(this.recording.done.text).then(() => this.#sayCopied()),
     );
     this.element = el(
       "section",
@@ -102,10 +102,9 @@ export class Panel {
     if (narrow.matches) this.#parts.title.scrollIntoView({ block: "start", behavior });
   }
 
-  begin(recording) {
-    this.recording = recording;
-    recording.side = this.side;
-    recording.values = this.settings.values;
+  /** A run has started, with these values, whatever the settings say by now. */
+  begin(recording, values) {
+    this.recording = Object.assign(recording, { side: this.side, values });
   }
 
   fail(message) {
@@ -200,7 +199,7 @@ export class Panel {
       action.dataset.direction = Math.sign(step.change);
     }
     const finished = done && count === length;
-    copy.hidden = !finished;
+    copy.hidden = !finished || !navigator.clipboard;
     canvas.classList.toggle("finished", Boolean(finished));
     story.textContent = finished
       ? ending(done)

@@ -118,6 +118,22 @@ export function defaultValues(description, policy) {
   };
 }
 
+/** The same values with what cannot be right (a link can say anything) put back to its default. */
+export function repaired(values, defaults) {
+  const isShare = (value) => value === null || (value >= 0 && value <= 1);
+  const isRight = (name, value) => {
+    if (name === "policy") return Object.hasOwn(POLICY_NAMES, value);
+    if (name === "rho_low" || name === "rho_high") return isShare(value);
+    return value === null || defaults[name] === null || typeof value === typeof defaults[name];
+  };
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [
+      name,
+      isRight(name, value) ? value : defaults[name],
+    ]),
+  );
+}
+
 /** The number that steers the length: what the policy says, unless it is chosen. */
 export function signalOf(values) {
   const published = values.policy === "daedal" || values.preset === "released";
