@@ -1,5 +1,6 @@
 """The playground in a real browser: against a real server process, and a scripted model."""
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -355,15 +356,55 @@ def test_a_phone_needs_no_sideways_scrolling(
     assert page.text().startswith("a-word")
 
 
+ATTACK = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+
+
 def test_markup_in_prompt_and_answer_stays_text(
     scripted: Callable[..., Scripted], visit: Visit
 ) -> None:
-    attack = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-    page = visit(scripted(says(attack, confidence=0.95)).url).open(attack, compare=1).run()
-    assert page.text("a") == page.text("b") == attack
-    assert page.at("#prompt").input_value() == attack
-    page.at(".canvas .token").first.hover()
-    expect(page.at(".tooltip")).to_contain_text("confidence")
+    server = scripted(says(ATTACK, confidence=0.95))
+    page = visit(server.url).open(ATTACK, compare=1).run()
+    assert page.text("a") == page.text("b") == ATTACK
+    assert page.at("#prompt").input_value() == ATTACK
+    assert_no_markup_came_alive(page)
+
+
+def test_a_token_or_an_error_that_is_markup_stays_text(server: Process, visit: Visit) -> None:
+    page = visit(server.url).open()
+    page.page.route(
+        "**/v1/chat/completions",
+        lambda route: route.fulfill(content_type="text/event-stream", body=answer_of(ATTACK)),
+    )
+    page.run()
+    assert page.text() == ATTACK
+    page.at(".canvas .token").hover()
+    expect(page.at(".tooltip")).to_contain_text("onerror")
+    expect(page.side("a").get_by_role("alert")).to_have_text(ATTACK)
+    assert_no_markup_came_alive(page)
+
+
+def answer_of(text: str) -> str:
+    """A generation of one token, and then a failure that is described by the same text."""
+    start = {"object": "rho_eos.start", "length": 2, "region": [0.4, 0.8], "prompt_tokens": 1}
+    step = {
+        "object": "rho_eos.step",
+        "step": 0,
+        "length": 2,
+        "masks": 2,
+        "rho": 0.5,
+        "signal": 0.5,
+        "action": "hold",
+        "change": 0,
+        "at": None,
+        "inserted": 0,
+        "committed": [[0, text, 0.9, False], [1, text, 0.9, True]],
+        "positions_evaluated": 3,
+    }
+    events = (start, step, {"error": {"message": text}})
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+
+
+def assert_no_markup_came_alive(page: "Playground") -> None:
     assert page.page.locator("img").count() == 0
     assert page.page.locator("script").count() == 1  # the page's own
     assert page.page.title() == "ρ-EOS playground"
