@@ -8,9 +8,11 @@ import typer
 
 from rho_eos import __version__
 from rho_eos.cli.chat import chat
+from rho_eos.cli.compare import compare
 from rho_eos.cli.eval import evaluate
 from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
+from rho_eos.cli.inspect import inspect
 from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
 from rho_eos.cli.watch import watch
@@ -53,6 +55,8 @@ def options(
 for _command in (generate, chat, watch):
     app.command()(with_settings(EngineConfig, DecodeParams)(_command))
 app.command("eval")(with_settings(EngineConfig, DecodeParams)(evaluate))
+app.command()(compare)
+app.command()(inspect)
 app.command()(with_settings(EngineConfig)(info))
 app.command()(with_settings(EngineConfig, ServerConfig)(serve))
 

@@ -50,10 +50,15 @@ def sign_test(wins: int, losses: int) -> float:
     return min(1.0, 2 * tail / 2**count)
 
 
-def ratio_interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-    """95% of mean(ours) / mean(theirs) when the samples are drawn anew: the paired bootstrap."""
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """95% of the mean when the samples are drawn anew: the bootstrap, paired if these are gains."""
+    return ratio_interval(values, [1.0] * len(values))
+
+
+def ratio_interval(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:
+    """95% of mean(above) / mean(below) when the samples are drawn anew, both of a pair together."""
     rng = np.random.default_rng(0)
-    pairs = np.stack([np.asarray(ours, float), np.asarray(theirs, float)])
+    pairs = np.stack([np.asarray(above, float), np.asarray(below, float)])
     count = pairs.shape[1]
     ratios = []
     for _ in range(RESAMPLES // 500):  # in portions: all at once would take a gigabyte

@@ -58,12 +58,25 @@ class Table:
 
         table = RichTable(box=SIMPLE_HEAD, pad_edge=False)
         for number, column in enumerate(self.columns):
-            table.add_column(
-                Text(column), justify="left" if number < self.labels else "right", no_wrap=True
-            )
+            justify: Any = "left" if number < self.labels else "right"
+            table.add_column(Text(column), justify=justify, no_wrap=True)
         for row in self.rows:
             table.add_row(*(Text(cell) for cell in row))
         return table
+
+    def records(self) -> Any:
+        """A row under the other, for a terminal that is too narrow for the table."""
+        from rich.columns import Columns
+        from rich.console import Group
+        from rich.text import Text
+
+        parts: list[Any] = []
+        for row in self.rows:
+            parts.append(Text(" · ".join(row[: self.labels]), style="bold"))
+            pairs = zip(self.columns[self.labels :], row[self.labels :], strict=True)
+            parts.append(Columns([Text(f"{name} {cell}") for name, cell in pairs], padding=(0, 2)))
+            parts.append("")
+        return Group(*parts)
 
     def write(self, stem: Path) -> None:
         """Beside each other: stem.md, stem.csv, stem.tex."""
@@ -76,7 +89,7 @@ class Table:
 
 
 def show(table: Table, form: str) -> None:
-    """Print it. A terminal table is never folded to a narrow screen: columns stay columns."""
+    """Print it; into a file or a pipe a terminal table is as wide as it needs to be."""
     if form != "terminal":
         print({"markdown": table.markdown, "csv": table.csv, "latex": table.latex}[form](), end="")
         return
@@ -84,8 +97,15 @@ def show(table: Table, form: str) -> None:
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=240)
-    console.print(table.rich())
+        console.width = 1000
+    drawn = table.rich()
+    console.print(drawn if _width(drawn) <= console.width else table.records())
+
+
+def _width(drawn: Any) -> int:
+    from rich.console import Console
+
+    return Console(width=1000).measure(drawn).maximum
 
 
 def _latex(text: str) -> str:
