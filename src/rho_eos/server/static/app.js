@@ -34,7 +34,7 @@ async function connect() {
   page["key-box"].hidden = true;
   defaults = { a: defaultValues(description, "rho-eos"), b: defaultValues(description, "fixed") };
   const tooltip = new Tooltip();
-  const hooks = { tooltip, onChange: remember, onSeek: (count) => player.seek(count) };
+  const hooks = { tooltip, onChange: settingsChanged, onSeek: (count) => player.seek(count) };
   panels = ["a", "b"].map((side) => new Panel(side, description, defaults[side], hooks));
   page.panels.replaceChildren(...panels.map((panel) => panel.element));
   page.model.textContent = description.model;
@@ -176,6 +176,11 @@ function exampleButtons(examples) {
       },
     });
   });
+}
+
+function settingsChanged() {
+  remember();
+  render();
 }
 
 /** Settings → address bar, without a new entry in the history. */

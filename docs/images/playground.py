@@ -1,0 +1,39 @@
+"""Take the README's picture of the playground: `python docs/images/playground.py URL [PROMPT]`.
+
+Needs a running `rho-eos serve`, Playwright and Debian's Chromium. The picture is of a real run,
+stopped part of the way through, so that filled positions, fresh ones and MASKs are all seen.
+"""
+
+import sys
+from pathlib import Path
+from urllib.parse import urlencode
+
+from playwright.sync_api import sync_playwright
+
+PICTURE = Path(__file__).with_suffix(".png")
+SHARE = 0.45  # of the run that has been played
+
+
+def main(url: str, prompt: str | None = None) -> None:
+    settings = {"prompt": prompt} if prompt else {}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--hide-scrollbars"]
+        )
+        viewport = {"width": 1240, "height": 1040}
+        page = browser.new_page(viewport=viewport, device_scale_factor=1.5, color_scheme="light")
+        page.set_default_timeout(300_000)
+        page.goto(f"{url}/#{urlencode(settings)}")
+        page.click("#run:enabled")
+        page.wait_for_selector("#scrubber:enabled")
+        page.wait_for_selector('#run[data-busy="false"]')
+        scrubber = page.locator("#scrubber")
+        forwards = int(scrubber.get_attribute("max") or 0)
+        scrubber.fill(str(round(forwards * SHARE)))
+        page.wait_for_timeout(1500)  # let the fading colours settle
+        page.screenshot(path=PICTURE)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
