@@ -1,8 +1,9 @@
-"""The sandbox backends that tests run on."""
+"""The sandbox backends that tests run on, and the command line."""
 
 import pytest
 
 from rho_eos.evals.sandbox import Backend, unavailable
+from tests.evals.command import Command
 from tests.support import require
 
 
@@ -12,3 +13,8 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     reason = unavailable(request.param)
     require(reason is None, f"the sandbox backend {request.param} does not work here: {reason}")
     return request.param
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(monkeypatch, capsys)
