@@ -2,7 +2,7 @@
 
 The expression is a chain of terms, each a bracket such as (17 - 5) or a number, added, subtracted
 or (for a bracket around all that came before) multiplied. Each line of the answer reduces one term
-and carries the total on. All numbers stay within 0 to 99, and the first numbers of the terms
+and carries the total on. All numbers stay within 0 to 40, and the first numbers of the terms
 differ, so that a line knows where in the expression it is.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rho_eos.tiny.problem import Problem, Task, final_number
 
-HEADS = range(1, 26)
+HEADS = range(1, 21)
 ASKS = (
     "Reduce {}",
     "Compute {}.",
@@ -64,7 +64,7 @@ def _terms(rng: random.Random, steps: int) -> list[Term]:
     terms: list[Term] = []
     total = wraps = 0
     while len(terms) < steps:
-        if terms and wraps < 2 and total <= 33 and rng.random() < 0.12:
+        if terms and wraps < 2 and total <= 13 and rng.random() < 0.12:
             small = [head for head in heads if head in (2, 3)]
             if small:
                 terms.append(Term("*", small[0], None, small[0]))
@@ -72,9 +72,9 @@ def _terms(rng: random.Random, steps: int) -> list[Term]:
                 total, wraps = total * small[0], wraps + 1
                 continue
         head = heads[-1]
-        bare = head <= 15 and steps > 1 and rng.random() < 0.15
+        bare = head <= 9 and steps > 1 and rng.random() < 0.15
         inner, value = (None, head) if bare else _bracket(rng, head)
-        signs = ["+"] if not terms else ["+"] * (total <= 80) + ["-"] * (total >= value)
+        signs = ["+"] if not terms else ["+"] * (total <= 31) + ["-"] * (total >= value)
         sign = rng.choice(signs)
         terms.append(Term(sign, heads.pop(), inner, value))
         total += value if sign == "+" else -value
@@ -82,10 +82,10 @@ def _terms(rng: random.Random, steps: int) -> list[Term]:
 
 
 def _bracket(rng: random.Random, head: int) -> tuple[tuple[str, int], int]:
-    """An operation on `head` with a result of 1 to 15."""
-    options = [("-", k, head - k) for k in range(max(1, head - 15), min(head, 13))]
-    options += [("+", k, head + k) for k in range(1, 10) if head + k <= 15]
-    products = [("*", k, head * k) for k in range(2, 8) if head * k <= 15]
+    """An operation on `head` with a result of 1 to 9."""
+    options = [("-", k, head - k) for k in range(max(1, head - 9), min(head, 13))]
+    options += [("+", k, head + k) for k in range(1, 10) if head + k <= 9]
+    products = [("*", k, head * k) for k in range(2, 8) if head * k <= 9]
     sign, operand, value = rng.choice(products if products and rng.random() < 0.5 else options)
     return (sign, operand), value
 
@@ -126,3 +126,13 @@ def _apply(total: int, term: Term) -> int:
     if term.sign == "*":
         return total * term.value
     return total + term.value if term.sign == "+" else total - term.value
+
+
+def facts() -> list[tuple[int, str, int, int]]:
+    """Every equation that an answer to a word problem or an expression may contain."""
+    found = {(a, "+", b, a + b) for a in range(41) for b in range(1, 10) if a + b <= 40}
+    found |= {(a, "-", b, a - b) for a in range(41) for b in range(1, 10) if a >= b}
+    found |= {(a, "-", b, a - b) for a in HEADS for b in range(1, 13) if 1 <= a - b <= 9}
+    found |= {(a, "*", b, a * b) for a in range(14) for b in (2, 3)}
+    found |= {(a, "*", b, a * b) for a in range(1, 10) for b in range(1, 10) if a * b <= 9}
+    return sorted(found)

@@ -1,6 +1,6 @@
 """tiny-gsm: word problems of 1 to 12 steps, answered step by step.
 
-One number (0 to 99) is carried through a story; each sentence adds, takes away or multiplies. The
+One number (0 to 40) is carried through a story; each sentence adds, takes away or multiplies. The
 answer never repeats a name or a thing, so words the model has never seen do no harm.
 """
 
@@ -25,8 +25,8 @@ THINGS = _words(
     "hats keys lamps lemons marbles nuts oranges pears pencils pens plants plums rings shells "
     "stamps stickers stones tickets toys"
 )
-GAINS = ("buys", "finds", "gets", "wins", "picks", "earns", "collects", "receives", "makes", "adds")
-LOSSES = ("sells", "loses", "eats", "drops", "uses", "breaks", "gives away", "throws away")
+GAINS = ("gets", "buys", "finds", "wins", "picks", "earns", "collects", "receives", "makes", "adds")
+LOSSES = ("loses", "sells", "eats", "drops", "uses", "breaks", "gives away", "throws away")
 MONTHS = _words(
     "January February March April May June July August September October November December"
 )
@@ -35,10 +35,10 @@ ORDINALS = _words(
     "First Second Third Fourth Fifth Sixth Seventh Eighth Ninth Tenth Eleventh Twelfth"
 )
 ANCHORS = {
+    "numbers": [f"{k})" for k in range(1, 13)],
     "months": [f"In {month}" for month in MONTHS],
     "days": [f"On {day}" for day in DAYS],
     "ordinals": [f"{ordinal}," for ordinal in ORDINALS],
-    "numbers": [f"{k}." for k in range(1, 13)],
 }
 BRIEF = ("Be brief.", "Answer briefly.", "Short answer please.")
 FULL = ("Explain each step.", "Think step by step.", "Show each step.")
@@ -52,9 +52,9 @@ class TinyGsm(Task):
     max_steps = 12
 
     def draw(self, rng: random.Random, steps: int) -> Problem:
-        start = rng.randint(2, 40)
+        start = rng.randint(2, 20)
         moves = _moves(rng, start, steps)
-        brief = rng.random() < 0.25
+        brief = rng.randrange(4) == 0
         answer = _brief(start, moves) if brief else _full(start, moves)
         prompt = _story(rng, start, moves, brief)
         return Problem("", prompt, answer, {"steps": steps, "brief": brief})
@@ -72,9 +72,9 @@ Move = tuple[str, int, int]  # sign, operand, the number afterwards
 def _moves(rng: random.Random, value: int, steps: int) -> list[Move]:
     moves = []
     for _ in range(steps):
-        choices = ["+"] * (value <= 87) * 4 + ["-"] * (value >= 12) * 4 + ["*"] * (value <= 33)
+        choices = ["+"] * (value <= 31) * 4 + ["-"] * (value >= 9) * 4 + ["*"] * (value <= 13)
         sign = rng.choice(choices)
-        operand = rng.randint(2, 3) if sign == "*" else rng.randint(1, 12)
+        operand = rng.randint(2, 3) if sign == "*" else rng.randint(1, 9)
         value = {"+": value + operand, "-": value - operand, "*": value * operand}[sign]
         moves.append((sign, operand, value))
     return moves
@@ -104,7 +104,7 @@ def _full(value: int, moves: list[Move]) -> str:
 
 
 def _story(rng: random.Random, start: int, moves: list[Move], brief: bool) -> str:
-    name = rng.choice(NAMES) if rng.random() < 0.87 else _made_up_name(rng)
+    name = _made_up_name(rng) if rng.random() < 0.13 else rng.choice(NAMES)
     things = rng.choice(THINGS)
     subject = rng.choice(("he", "she", "they", name))
     opening = rng.choice(
@@ -116,8 +116,12 @@ def _story(rng: random.Random, start: int, moves: list[Move], brief: bool) -> st
         )
     )
     kinds = [kind for kind, anchors in ANCHORS.items() if len(anchors) >= len(moves)]
-    free = len(moves) <= UNANCHORED_STEPS and rng.random() < 0.4
-    anchors = [""] * len(moves) if free else ANCHORS[rng.choice(kinds)]
+    free = len(moves) <= UNANCHORED_STEPS and rng.random() < 0.25
+    anchors = ANCHORS["numbers"]
+    if free:
+        anchors = [""] * len(moves)
+    elif rng.random() < 0.25:
+        anchors = ANCHORS[rng.choice(kinds)]
     sentences = [
         _sentence(rng, anchor, subject, move, things)
         for anchor, move in zip(anchors, moves, strict=False)

@@ -12,70 +12,105 @@ SMALL = range(1, 10)
 TIMES = range(2, 10)
 OPERATIONS = (
     Operation(
-        ("add {k}", "increase it by {k}"),
+        (
+            "add {k}",
+            "increase it by {k}",
+        ),
         "add {k}",
         ("{x} = {x} + {k}",),
         lambda x, k: x + k,
         SMALL,
     ),
     Operation(
-        ("subtract {k}", "decrease it by {k}", "take away {k}"),
+        (
+            "subtract {k}",
+            "decrease it by {k}",
+            "take away {k}",
+        ),
         "subtract {k}",
         ("{x} = {x} - {k}",),
         lambda x, k: x - k,
         SMALL,
     ),
     Operation(
-        ("multiply by {k}", "multiply it by {k}"),
+        (
+            "multiply by {k}",
+            "multiply it by {k}",
+        ),
         "multiply by {k}",
         ("{x} = {x} * {k}",),
         lambda x, k: x * k,
         range(2, 5),
     ),
     Operation(
-        ("if it is even, add {k}", "when even, add {k}"),
+        (
+            "if even, add {k}",
+            "if it is even, add {k}",
+            "when even, add {k}",
+        ),
         "if even, add {k}",
         ("if {x} % 2 == 0:", "    {x} = {x} + {k}"),
         lambda x, k: x + k if x % 2 == 0 else x,
         SMALL,
     ),
     Operation(
-        ("if it is odd, subtract {k}", "when odd, take away {k}"),
+        (
+            "if odd, subtract {k}",
+            "if it is odd, subtract {k}",
+            "when odd, take away {k}",
+        ),
         "if odd, subtract {k}",
         ("if {x} % 2 == 1:", "    {x} = {x} - {k}"),
         lambda x, k: x - k if x % 2 == 1 else x,
         SMALL,
     ),
     Operation(
-        ("if it is above {k}, halve it", "when greater than {k}, halve it"),
+        (
+            "if above {k}, halve",
+            "if it is above {k}, halve it",
+            "when greater than {k}, halve it",
+        ),
         "if above {k}, halve",
         ("if {x} > {k}:", "    {x} = {x} // 2"),
         lambda x, k: x // 2 if x > k else x,
         range(10, 30),
     ),
     Operation(
-        ("if it is below {k}, double it", "when less than {k}, double it"),
+        (
+            "if below {k}, double",
+            "if it is below {k}, double it",
+            "when less than {k}, double it",
+        ),
         "if below {k}, double",
         ("if {x} < {k}:", "    {x} = {x} * 2"),
         lambda x, k: x * 2 if x < k else x,
         range(10, 30),
     ),
     Operation(
-        ("{k} times, add 2", "add 2 and do so {k} times"),
+        (
+            "{k} times, add 2",
+            "add 2 and do so {k} times",
+        ),
         "{k} times, add 2",
         ("for _ in range({k}):", "    {x} = {x} + 2"),
         lambda x, k: x + 2 * k,
         TIMES,
     ),
     Operation(
-        ("{k} times, subtract 3", "subtract 3 and do so {k} times"),
+        (
+            "{k} times, subtract 3",
+            "subtract 3 and do so {k} times",
+        ),
         "{k} times, subtract 3",
         ("for _ in range({k}):", "    {x} = {x} - 3"),
         lambda x, k: x - 3 * k,
         TIMES,
     ),
     Operation(
-        ("if it is negative, flip its sign", "make it positive"),
+        (
+            "make it positive",
+            "if it is negative, flip its sign",
+        ),
         "make it positive",
         ("if {x} < 0:", "    {x} = -{x}"),
         lambda x, _: abs(x),

@@ -12,106 +12,163 @@ SMALL = range(1, 10)
 FACTORS = range(2, 10)
 OPERATIONS = (
     Operation(
-        ("add {k} to every number", "increase each by {k}", "add {k} to each"),
+        (
+            "add {k} to each",
+            "add {k} to every number",
+            "increase each by {k}",
+        ),
         "add {k} to each",
         ("xs = [x + {k} for x in xs]",),
         lambda xs, k: [x + k for x in xs],
         SMALL,
     ),
     Operation(
-        ("subtract {k} from every number", "decrease each by {k}", "take {k} from each"),
+        (
+            "take {k} from each",
+            "subtract {k} from every number",
+            "decrease each by {k}",
+        ),
         "take {k} from each",
         ("xs = [x - {k} for x in xs]",),
         lambda xs, k: [x - k for x in xs],
         SMALL,
     ),
     Operation(
-        ("multiply every number by {k}", "multiply each by {k}", "scale each by {k}"),
+        (
+            "multiply each by {k}",
+            "multiply every number by {k}",
+            "scale each by {k}",
+        ),
         "multiply each by {k}",
         ("xs = [x * {k} for x in xs]",),
         lambda xs, k: [x * k for x in xs],
         FACTORS,
     ),
     Operation(
-        ("replace every number by its remainder mod {k}", "take each mod {k}"),
+        (
+            "take each mod {k}",
+            "replace every number by its remainder mod {k}",
+        ),
         "take each mod {k}",
         ("xs = [x % {k} for x in xs]",),
         lambda xs, k: [x % k for x in xs],
         range(5, 10),
     ),
     Operation(
-        ("keep only numbers above {k}", "keep those greater than {k}"),
+        (
+            "keep those above {k}",
+            "keep only numbers above {k}",
+            "keep those greater than {k}",
+        ),
         "keep those above {k}",
         ("xs = [x for x in xs if x > {k}]",),
         lambda xs, k: [x for x in xs if x > k],
         SMALL,
     ),
     Operation(
-        ("keep only numbers below {k}", "keep those less than {k}"),
+        (
+            "keep those below {k}",
+            "keep only numbers below {k}",
+            "keep those less than {k}",
+        ),
         "keep those below {k}",
         ("xs = [x for x in xs if x < {k}]",),
         lambda xs, k: [x for x in xs if x < k],
         SMALL,
     ),
     Operation(
-        ("remove every {k}", "drop numbers equal to {k}"),
+        (
+            "remove every {k}",
+            "drop numbers equal to {k}",
+        ),
         "remove every {k}",
         ("xs = [x for x in xs if x != {k}]",),
         lambda xs, k: [x for x in xs if x != k],
         SMALL,
     ),
     Operation(
-        ("sort the list", "put them in order", "sort them"),
+        (
+            "sort the list",
+            "put them in order",
+            "sort them",
+        ),
         "sort the list",
         ("xs = sorted(xs)",),
         lambda xs, _: sorted(xs),
     ),
     Operation(
-        ("reverse the list", "turn the list around", "reverse them"),
+        (
+            "reverse the list",
+            "turn the list around",
+            "reverse them",
+        ),
         "reverse the list",
         ("xs = xs[::-1]",),
         lambda xs, _: xs[::-1],
     ),
     Operation(
-        ("append {k}", "put {k} at the end", "append a {k} at the end"),
+        (
+            "append {k}",
+            "put {k} at the end",
+            "append a {k} at the end",
+        ),
         "append {k}",
         ("xs = xs + [{k}]",),
         lambda xs, k: [*xs, k],
         SMALL,
     ),
     Operation(
-        ("prepend {k}", "put {k} at the front", "put a {k} at the start"),
+        (
+            "prepend {k}",
+            "put {k} at the front",
+            "put a {k} at the start",
+        ),
         "prepend {k}",
         ("xs = [{k}] + xs",),
         lambda xs, k: [k, *xs],
         SMALL,
     ),
     Operation(
-        ("drop the first number", "remove the first number"),
+        (
+            "drop the first number",
+            "remove the first number",
+        ),
         "drop the first number",
         ("xs = xs[1:]",),
         lambda xs, _: xs[1:],
     ),
     Operation(
-        ("drop the last number", "remove the last number"),
+        (
+            "drop the last number",
+            "remove the last number",
+        ),
         "drop the last number",
         ("xs = xs[:-1]",),
         lambda xs, _: xs[:-1],
     ),
     Operation(
-        ("square every number", "square each"),
+        (
+            "square each",
+            "square every number",
+        ),
         "square each",
         ("xs = [x * x for x in xs]",),
         lambda xs, _: [x * x for x in xs],
     ),
     Operation(
-        ("flip the sign of every number", "negate each"),
+        (
+            "negate each",
+            "flip the sign of every number",
+        ),
         "negate each",
         ("xs = [-x for x in xs]",),
         lambda xs, _: [-x for x in xs],
     ),
     Operation(
-        ("remove duplicates", "keep each number once"),
+        (
+            "remove duplicates",
+            "keep each number once",
+        ),
         "remove duplicates",
         ("xs = list(dict.fromkeys(xs))",),
         lambda xs, _: list(dict.fromkeys(xs)),
@@ -130,7 +187,7 @@ class TinyMbpp(CodeTask):
     """List programs; see the module."""
 
     name = "tiny-mbpp"
-    max_steps = 17
+    max_steps = 16
     operations = OPERATIONS
 
     def draw(self, rng: random.Random, steps: int) -> Problem:

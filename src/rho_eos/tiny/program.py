@@ -96,8 +96,10 @@ class CodeTask(Task):
 
 def numbered(rng: random.Random, phrases: list[str], plain_steps: int) -> str:
     """The operations as a numbered list or, when they are few, perhaps as one sentence."""
-    if len(phrases) <= plain_steps and rng.random() < 0.4:
+    if len(phrases) <= plain_steps and rng.random() < 0.25:
         joint = rng.choice((", then ", " and then ", ", "))
         return " " + joint.join(phrases) + "."
-    style = rng.choice(("\n{}. {}", "\n{}) {}", " {}) {}", "\nStep {}: {}"))
+    style = "\n{}) {}"
+    if rng.random() < 0.25:
+        style = rng.choice((" {}) {}", "\n{}. {}", "\nStep {}: {}"))
     return "".join(style.format(number, phrase) for number, phrase in enumerate(phrases, 1))

@@ -2,17 +2,16 @@
 
 Byte-level BPE without merges: text is cut into words, numbers of up to two digits, operators and
 indents; a piece in the vocabulary is one token, any other is spelled in bytes. So every text
-round-trips, and 0 to 99 are single tokens. The vocabulary is whatever the task generators write.
+round-trips, and 0 to 99 are single tokens. `vocabulary.txt` holds the pieces that the problems of
+the tasks are made of, in byte-level spelling (Ġ is a space, Ċ a line break).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
-
-from rho_eos.tiny.tasks import TASKS
 
 BOS, EOS, MASK = "<|startoftext|>", "<|endoftext|>", "<|mdm_mask|>"
 START_HEADER, END_HEADER, END_OF_TURN = "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"
@@ -28,8 +27,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}"
     "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
 )
-SAMPLE = 1500  # problems per task the vocabulary is taken from
-MIN_COUNT = 12  # rarer pieces (made-up names, large results) are left to bytes
+VOCABULARY = Path(__file__).with_name("vocabulary.txt")
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
@@ -40,9 +38,8 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    pieces = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    known = set(pieces)
-    pieces += sorted(piece for piece in _frequent_pieces(cut) if piece not in known)
+    words = VOCABULARY.read_text(encoding="utf-8").split()
+    pieces = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet()), *words]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
     tokenizer.pre_tokenizer = cut
@@ -57,16 +54,3 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
         chat_template=CHAT_TEMPLATE,
         clean_up_tokenization_spaces=False,
     )
-
-
-def _frequent_pieces(cut: pre_tokenizers.PreTokenizer) -> list[str]:
-    numbers = " ".join(str(n) for n in range(100)) + "\n" + "\n".join(str(n) for n in range(100))
-    counts: Counter[str] = Counter()
-    for task in TASKS.values():
-        for seed in range(SAMPLE):
-            problem = task.problem(seed, split="train")
-            counts.update(piece for piece, _ in cut.pre_tokenize_str(problem.prompt))
-            counts.update(piece for piece, _ in cut.pre_tokenize_str(problem.answer))
-    roles = [piece for piece, _ in cut.pre_tokenize_str("user\n\nassistant\n\nsystem")]
-    whole = [piece for piece, _ in cut.pre_tokenize_str(numbers)]
-    return sorted({*whole, *roles, *(piece for piece, n in counts.items() if n >= MIN_COUNT)})

@@ -1,0 +1,106 @@
+"""What is trained on when: the schedule of a run, and problems that harden as they are mastered.
+
+Looking things up in the prompt and calculating form fastest on short problems in one wording, with
+every position asked for. Only what has formed is worth widening to blocks, and then to the canvas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rho_eos.tiny.model import Size
+from rho_eos.tiny.problem import Problem
+from rho_eos.tiny.rows import Batch, Kind, Row, RowMaker, batches
+from rho_eos.tiny.tasks import TASKS
+
+BLOCKS = (1, 4, 16, 32)
+MASTERED = 0.9  # accuracy on the numbers of next-token rows at which a task gets harder
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What the schedule says at a moment of the run, from 0 (start) to 1 (end)."""
+
+    least_difficulty: float  # share of each task's steps that is tried by now at least
+    drills: float  # share of rows
+    two_stream: float  # share of tokens, drills included
+    blocks: np.ndarray  # how often each of BLOCKS
+    rate: float
+
+    @classmethod
+    def at(cls, moment: float, step: int) -> Phase:
+        def ramp(moments: list[float], values: list[float]) -> float:
+            return float(np.interp(moment, moments, values))
+
+        wide = [0.3, 0.38, 0.55]
+        blocks = np.array(
+            [
+                ramp(wide, [1.0, 0.5, 0.2]),
+                ramp(wide, [0.0, 0.4, 0.3]),
+                ramp(wide, [0.0, 0.3, 0.4]),
+                ramp(wide, [0.0, 0.3, 0.8]),
+            ]
+        )
+        return cls(
+            least_difficulty=ramp([0.35, 0.55], [0.15, 1.0]),
+            drills=ramp([0.45, 0.55, 0.7, 0.701], [0.5, 0.1, 0.1, 0.0]),
+            two_stream=ramp([*wide, 0.78, 0.781], [0.9, 0.65, 0.3, 0.3, 0.0]),
+            blocks=blocks / blocks.sum(),
+            rate=min(1.0, (step + 1) / 50) * ramp([0.6, 1.0], [1.0, 0.02]),
+        )
+
+
+@dataclass(slots=True)
+class Curriculum:
+    """Per task, how hard its problems are by now, and how many of them come in plain wording."""
+
+    difficulty: list[float] = field(default_factory=lambda: [0.3] * len(TASKS))
+    plain: list[float] = field(default_factory=lambda: [0.9] * len(TASKS))
+
+    def observe(self, accuracy: dict[str, float]) -> None:
+        for index, name in enumerate(TASKS):
+            if accuracy.get(name, 0.0) > MASTERED:
+                self.difficulty[index] = min(1.0, self.difficulty[index] + 0.05)
+                self.plain[index] = max(0.1, self.plain[index] - 0.1)
+
+
+class ProblemStream:
+    """Training problems without end, the four tasks in turn, made into batches of rows."""
+
+    def __init__(self, maker: RowMaker, size: Size, seed: int) -> None:
+        self.maker, self.size, self.seed = maker, size, seed
+        self.drawn = 0
+        self.curriculum = Curriculum()
+
+    def batches(self, phase: Phase) -> list[Batch]:
+        """A dozen batches' worth of rows, sorted into batches by length."""
+        rows: list[Row] = []
+        total = two_stream = 0
+        rng = self.maker.rng
+        while total < 12 * self.size.tokens:
+            if rng.random() < phase.drills:
+                row = self.maker.drill_row()
+            else:
+                task = self.drawn % len(TASKS)
+                prompt, answer = self.maker.encode(self._problem(task, phase.least_difficulty))
+                if two_stream < phase.two_stream * total:
+                    block = int(rng.choice(BLOCKS, p=phase.blocks))
+                    row = self.maker.two_stream_row(prompt, answer, block, task)
+                else:
+                    row = self.maker.canvas_row(prompt, answer, task)
+            rows.append(row)
+            total += len(row)
+            two_stream += len(row) * (row.kind != Kind.CANVAS)
+        return batches(rows, self.size.tokens, rng)
+
+    def _problem(self, index: int, least_difficulty: float) -> Problem:
+        task = list(TASKS.values())[index]
+        share = max(self.curriculum.difficulty[index], least_difficulty) * self.size.hardest
+        hardest = max(2, round(task.max_steps * share))
+        rng = self.maker.rng
+        steps = None if hardest >= task.max_steps else int(rng.integers(1, hardest + 1))
+        plain = bool(rng.random() < self.curriculum.plain[index])
+        self.drawn += 1
+        return task.problem(self.seed * 10**9 + self.drawn, steps, "train", plain)

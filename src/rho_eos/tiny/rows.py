@@ -1,0 +1,278 @@
+"""Training rows: what the model is shown, and what it must say where.
+
+A **canvas row** is what decoding shows: prompt, then the canvas with every position seeing every
+other. Its MASKs follow the states a decode passes through: all MASK, or a finished prefix with one
+block half filled and MASKs after it; some rows mask at a uniform ratio, as LLaDA's training does.
+Canvases are padded with EOS to random lengths, so that a predicted EOS means "space left", and a
+few are cut off, so that a canvas that is too short is filled with the beginning of the answer.
+
+In a canvas row most positions are unpredictable, so it teaches little. A **two-stream row** teaches
+at every position: prompt and answer in clear, then a second, masked copy of the answer at the same
+positions. In blocks of b tokens, clean text sees clean text up to its own block, and a masked block
+sees the clean blocks before it and itself. b = 1 is next-token prediction without the shift; there
+the copy leaves out most words, which are easy.
+
+A **drill row** is a two-stream row of bare equations of which only the results are asked for: facts
+of arithmetic are too rare in the answers to be learned from them in little time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from rho_eos.tiny.arithmetic import facts
+from rho_eos.tiny.problem import Problem
+
+BLOCK = 32  # what decoding fills at a time
+LONGEST_CANVAS = 512
+LONGEST_ROW = 640
+NO_TARGET = -100
+FAR = 0.2  # weight of content beyond the block being filled: mostly unpredictable
+FAR_EOS = 0.1
+NEAR_EOS = 0.3
+DRILLS = 24  # equations per drill row
+WORDS_ASKED = 0.3  # share of words that next-token rows ask for, beside all numbers
+
+Ints = np.ndarray
+Floats = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sequence. `stream` is 1 for the masked copy; `block` orders what may see what."""
+
+    ids: Ints
+    positions: Ints
+    stream: Ints
+    block: Ints
+    targets: Ints
+    weights: Floats
+    kind: Kind
+    task: int = 0
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows padded to one length; all tensors are (rows, length)."""
+
+    ids: torch.Tensor
+    positions: torch.Tensor
+    stream: torch.Tensor
+    block: torch.Tensor
+    targets: torch.Tensor
+    weights: torch.Tensor
+    kind: torch.Tensor  # (rows,)
+    task: torch.Tensor  # (rows,)
+
+    def attention_mask(self) -> torch.Tensor:
+        """(rows, 1, length, length), 0 where a position sees another and -inf where not."""
+        masked, block = self.stream.bool(), self.block
+        from_masked, to_masked = masked[:, :, None], masked[:, None, :]
+        own, other = block[:, :, None], block[:, None, :]
+        earlier = torch.where(from_masked, other < own, other <= own)
+        sees = (~to_masked & earlier) | (from_masked & to_masked & (own == other))
+        sees |= torch.eye(block.shape[1], dtype=torch.bool)
+        return torch.zeros(sees.shape).masked_fill_(~sees, float("-inf"))[:, None]
+
+
+class Kind(IntEnum):
+    """Told apart in the log, and in when to go on to harder problems."""
+
+    NEXT_TOKEN = 0
+    BLOCKS = 1
+    CANVAS = 2
+    DRILL = 3
+
+
+class RowMaker:
+    """Turns problems into rows, drawing masks and lengths from one random generator."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, rng: np.random.Generator) -> None:
+        self.tokenizer = tokenizer
+        self.rng = rng
+        self.mask: int = tokenizer.mask_token_id
+        self.eos: int = tokenizer.eos_token_id
+        self.is_number = np.zeros(len(tokenizer), bool)
+        for piece, index in tokenizer.get_vocab().items():
+            self.is_number[index] = piece.lstrip("Ġ").isdigit()
+        texts = [f" {a} {sign} {b} = {c}\n" for a, sign, b, c in facts()]
+        self.facts = np.array([tokenizer.encode(t, add_special_tokens=False) for t in texts])
+
+    def encode(self, problem: Problem) -> tuple[Ints, Ints]:
+        """Prompt (through the chat template) and answer as ids."""
+        message = {"role": "user", "content": problem.prompt}
+        text = self.tokenizer.apply_chat_template(
+            [message], add_generation_prompt=True, tokenize=False
+        )
+        encode = self.tokenizer.encode
+        return (
+            np.array(encode(text, add_special_tokens=False)),
+            np.array(encode(problem.answer, add_special_tokens=False)),
+        )
+
+    def canvas_row(self, prompt: Ints, answer: Ints, task: int = 0) -> Row:
+        length = self._canvas_length(len(answer))
+        canvas = np.full(length, self.eos)
+        canvas[: len(answer)] = answer[:length]
+        content = canvas != self.eos
+        weights = np.where(content, FAR, FAR_EOS)
+        hidden = np.ones(length, bool)
+        kind = self.rng.random()
+        if kind < 0.85:
+            blocks = min(len(answer), length - 1) // BLOCK + 1
+            start = 0 if kind < 0.15 else int(self.rng.integers(blocks)) * BLOCK
+            end = min(length, start + BLOCK)
+            hidden[:start] = False
+            if kind >= 0.15:
+                hidden[start:end] = self._still_hidden(canvas[start:end])
+            weights[start:end] = np.where(content[start:end], 1.0, NEAR_EOS)
+        else:
+            hidden = self.rng.random(length) < self.rng.random()
+            hidden[self.rng.integers(length)] = True
+            weights = np.where(content, 0.6, FAR_EOS)
+        ids = np.concatenate([prompt, np.where(hidden, self.mask, canvas)])
+        zeros = np.zeros(len(ids), int)
+        return Row(
+            ids=ids,
+            positions=np.arange(len(ids)),
+            stream=zeros,
+            block=zeros,
+            targets=np.concatenate(
+                [np.full(len(prompt), NO_TARGET), np.where(hidden, canvas, NO_TARGET)]
+            ),
+            weights=np.concatenate([np.zeros(len(prompt)), weights]),
+            kind=Kind.CANVAS,
+            task=task,
+        )
+
+    def two_stream_row(self, prompt: Ints, answer: Ints, block: int, task: int = 0) -> Row:
+        """The masked copy is cut to some of its blocks where the row would grow too long."""
+        padding = int(self.rng.integers(1, max(block, 4) + 1))
+        answer = np.concatenate([answer, np.full(padding, self.eos)])
+        clean = len(prompt) + len(answer)
+        room = max(1, (LONGEST_ROW - clean) // block) * block
+        start = 0
+        if room < len(answer):
+            start = int(self.rng.integers((len(answer) - room) // block + 1)) * block
+        end = min(len(answer), start + room)
+        hidden = np.ones(len(answer), bool)
+        for first in range(start, end, block) if block > 1 else ():
+            span = slice(first, min(first + block, len(answer)))
+            if self.rng.random() < 0.8:
+                hidden[span] = self._still_hidden(answer[span])
+        copied = np.arange(start, end)
+        if block == 1:
+            asked = self.is_number[answer] | (self.rng.random(len(answer)) < WORDS_ASKED)
+            asked[start] = True
+            copied = copied[asked[start:end]]
+        kind = Kind.NEXT_TOKEN if block == 1 else Kind.BLOCKS
+        return self._two_streams(prompt, answer, block, hidden, copied, kind, task)
+
+    def drill_row(self) -> Row:
+        """Random equations, somewhere; only the results are asked for."""
+        equations = self.facts[self.rng.integers(len(self.facts), size=DRILLS)]
+        text = equations.ravel()
+        results = np.arange(4, len(text), equations.shape[1])
+        hidden = np.ones(len(text), bool)
+        nothing = np.zeros(0, int)
+        row = self._two_streams(nothing, text, 1, hidden, results, Kind.DRILL, 0)
+        return replace(row, positions=row.positions + self.rng.integers(300))
+
+    def _two_streams(
+        self,
+        prompt: Ints,
+        answer: Ints,
+        block: int,
+        hidden: np.ndarray,
+        copied: Ints,
+        kind: Kind,
+        task: int,
+    ) -> Row:
+        clean = len(prompt) + len(answer)
+        blocks = np.concatenate([np.zeros(len(prompt), int), np.arange(len(answer)) // block + 1])
+        positions = np.arange(clean)
+        second = len(prompt) + copied
+        return Row(
+            ids=np.concatenate([prompt, answer, np.where(hidden, self.mask, answer)[copied]]),
+            positions=np.concatenate([positions, positions[second]]),
+            stream=np.concatenate([np.zeros(clean, int), np.ones(len(copied), int)]),
+            block=np.concatenate([blocks, blocks[second]]),
+            targets=np.concatenate(
+                [np.full(clean, NO_TARGET), np.where(hidden, answer, NO_TARGET)[copied]]
+            ),
+            weights=np.concatenate(
+                [np.zeros(clean), np.where(answer == self.eos, NEAR_EOS, 1.0)[copied]]
+            ),
+            kind=kind,
+            task=task,
+        )
+
+    def _canvas_length(self, answer: int) -> int:
+        """Mostly tight, which is cheap; sometimes far too long, or too short."""
+        kind = self.rng.random()
+        if kind < 0.10 and answer > 10:
+            return int(self.rng.integers(8, answer + 1))
+        if kind < 0.70:
+            spare = self.rng.integers(32)
+        elif kind < 0.92:
+            spare = self.rng.integers(answer + 64)
+        else:
+            spare = self.rng.integers(LONGEST_CANVAS - answer)
+        return min(LONGEST_CANVAS, answer + 1 + int(spare))
+
+    def _still_hidden(self, tokens: Ints) -> np.ndarray:
+        """Which positions of a block a decode has not filled yet.
+
+        Decoding fills what is easy first: template words before numbers, left before right. How
+        much of each is random, so that every order is met.
+        """
+        noise, left, words = self.rng.random(3)
+        late = (
+            noise * self.rng.random(len(tokens))
+            + left * np.arange(len(tokens)) / len(tokens)
+            + 0.7 * words * self.is_number[tokens]
+        )
+        hidden = np.ones(len(tokens), bool)
+        hidden[np.argsort(late)[: int(self.rng.integers(len(tokens)))]] = False
+        return hidden
+
+
+def batches(rows: Iterable[Row], tokens: int, rng: np.random.Generator) -> list[Batch]:
+    """Rows of similar length together, at most so many tokens a batch, in random order."""
+    groups: list[list[Row]] = [[]]
+    for row in sorted(rows, key=len):
+        if groups[-1] and len(row) * (len(groups[-1]) + 1) > tokens:
+            groups.append([])
+        groups[-1].append(row)
+    order = rng.permutation(len(groups))
+    return [_collate(groups[index]) for index in order]
+
+
+def _collate(rows: Sequence[Row]) -> Batch:
+    length = max(map(len, rows))
+
+    def padded(field: str, fill: float) -> torch.Tensor:
+        arrays = [getattr(row, field) for row in rows]
+        return torch.from_numpy(
+            np.stack([np.pad(a, (0, length - len(a)), constant_values=fill) for a in arrays])
+        )
+
+    return Batch(
+        ids=padded("ids", 0),
+        positions=padded("positions", 0),
+        stream=padded("stream", 0),
+        block=padded("block", 10**6),  # later than everything: nothing sees padding
+        targets=padded("targets", NO_TARGET),
+        weights=padded("weights", 0.0).float(),
+        kind=torch.tensor([row.kind for row in rows]),
+        task=torch.tensor([row.task for row in rows]),
+    )

@@ -1,0 +1,305 @@
+"""Train the embedded model, or one like it: `python -m rho_eos.tiny.train --out DIR --minutes M`.
+
+A masked diffusion language model learns to say what stands under the MASKs. What it is shown is the
+whole recipe (`rows.py`): short problems in one wording and mostly next-token rows first, so that
+looking up and calculating form; harder and more varied problems as it masters these; blocks that
+widen; and canvas rows only in the end, which are what decoding shows it. Matrices are trained with
+Muon, the rest with AdamW; what is saved is a moving average of the weights.
+
+`--out` receives the checkpoint (config, weights, tokenizer), `state.pt` to resume from, and
+`curve.png`. On a CPU, one process per core is faster than threads:
+`OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m rho_eos.tiny.train …` averages their gradients.
+The same seed gives the same problems and masks if the schedule follows `--steps`; by default it
+follows the clock, so that it is complete when the minutes are over.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import typer
+from torch.nn.functional import cross_entropy
+
+from rho_eos.config import DecodeParams
+from rho_eos.errors import UserError
+from rho_eos.llm import LLM
+from rho_eos.tiny.curriculum import Curriculum, Phase, ProblemStream
+from rho_eos.tiny.model import FULL, QUICK, Size, new_model
+from rho_eos.tiny.muon import Muon
+from rho_eos.tiny.rows import Batch, Kind, RowMaker
+from rho_eos.tiny.tasks import TASKS
+from rho_eos.tiny.tokenizer import build_tokenizer
+
+MATRIX_RATE, OTHER_RATE = 0.02, 0.006
+AVERAGING = 0.995
+LOG_STEPS = 100
+VALIDATION = range(10**6, 10**6 + 6)  # seeds; other test problems than `held_out` gives
+
+Sums = dict[str, tuple[float, int]]  # what was added up, and how many
+
+
+class Trainer:
+    """Model, optimizers, average and data of one run, which can be saved and taken up again."""
+
+    def __init__(self, out: Path, size: Size, seed: int) -> None:
+        self.rank = dist.get_rank() if dist.is_initialized() else 0
+        self.peers = dist.get_world_size() if dist.is_initialized() else 1
+        torch.manual_seed(seed)
+        self.out, self.size = out, size
+        self.tokenizer = build_tokenizer()
+        own_seed = seed * self.peers + self.rank
+        maker = RowMaker(self.tokenizer, np.random.default_rng(own_seed))
+        self.stream = ProblemStream(maker, size, own_seed)
+        self.model = new_model(size, self.tokenizer)
+        named = dict(self.model.named_parameters())
+        matrices = {name: p for name, p in named.items() if "layers" in name and p.ndim == 2}
+        self.muon = Muon(matrices.values())
+        others = [p for name, p in named.items() if name not in matrices]
+        self.adam = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0)
+        self.average = {name: p.detach().clone() for name, p in named.items()}
+        self.step = self.tokens = 0
+        self.minutes = 0.0
+        self.history: list[dict[str, Any]] = []
+        self.queue: Iterator[Batch] = iter(())
+
+    def train_step(self, moment: float) -> Sums:
+        """One update; its loss, and how many numbers were said right in each kind of row."""
+        phase = Phase.at(moment, self.step)
+        batch = next(self.queue, None)
+        if batch is None:
+            self.queue = iter(self.stream.batches(phase))
+            batch = next(self.queue)
+        asked = batch.targets >= 0
+        hidden = self.model.model(
+            batch.ids, attention_mask=batch.attention_mask(), position_ids=batch.positions
+        ).last_hidden_state
+        logits = self.model.lm_head(hidden[asked])  # the vocabulary only where something is asked
+        targets, weights = batch.targets[asked], batch.weights[asked]
+        loss = (cross_entropy(logits, targets, reduction="none") * weights).sum() / weights.sum()
+        loss.backward()
+        self._average_gradients()
+        self._update(phase.rate)
+        self.step += 1
+        self.tokens += batch.ids.numel() * self.peers
+        row = asked.nonzero()[:, 0]
+        number = torch.from_numpy(self.stream.maker.is_number)[targets] & (weights == 1)
+        right = (logits.argmax(-1) == targets)[number]
+        return {"loss": (loss.item(), 1)} | _by_kind_and_task(
+            right, batch.kind[row][number], batch.task[row][number]
+        )
+
+    def _average_gradients(self) -> None:
+        if self.peers > 1:
+            parameters = list(self.model.parameters())
+            flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
+            dist.all_reduce(flat)
+            pieces = (flat / self.peers).split([p.numel() for p in parameters])
+            for parameter, piece in zip(parameters, pieces, strict=True):
+                parameter.grad = piece.view_as(parameter)
+
+    def _update(self, rate: float) -> None:
+        self.muon.step(rate * MATRIX_RATE)
+        for group in self.adam.param_groups:
+            group["lr"] = rate * OTHER_RATE
+        self.adam.step()
+        self.model.zero_grad(set_to_none=True)
+        keep = min(AVERAGING, (self.step + 1) / (self.step + 20))
+        for name, parameter in self.model.named_parameters():
+            self.average[name].lerp_(parameter.detach(), 1 - keep)
+
+    def solved(self) -> dict[str, float]:
+        """Share of validation problems per task that the averaged model solves, by the engine."""
+        self.export()
+        llm = LLM(str(self.out), device="cpu")
+        params = DecodeParams(policy="fixed", initial_length=self.size.validation_length)
+        shares = {}
+        for name, task in TASKS.items():
+            problems = [task.problem(seed, self.size.validation_steps) for seed in VALIDATION]
+            outputs = llm.generate([problem.prompt for problem in problems], params)
+            right = [task.grade(p, o.text) for p, o in zip(problems, outputs, strict=True)]
+            shares[name] = sum(right) / len(right)
+        return shares
+
+    def export(self) -> None:
+        """Write the averaged model as a checkpoint that the engine, or LLaDA's code, loads."""
+        trained = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        self.model.load_state_dict(self.average, strict=False)
+        self.model.save_pretrained(self.out)
+        self.model.load_state_dict(trained, strict=False)
+        self.tokenizer.save_pretrained(self.out)
+
+    def save(self) -> None:
+        """Everything a later run needs to go on; written aside first, so a kill cannot spoil it."""
+        state = {
+            "model": self.model.state_dict(),
+            "average": self.average,
+            "muon": self.muon.state_dict(),
+            "adam": self.adam.state_dict(),
+            "random": self.stream.maker.rng.bit_generator.state,
+            "drawn": self.stream.drawn,
+            "curriculum": asdict(self.stream.curriculum),
+            "progress": (self.step, self.tokens, self.minutes),
+            "history": self.history,
+        }
+        torch.save(state, self.out / "state.tmp")
+        (self.out / "state.tmp").replace(self.out / "state.pt")
+
+    def load(self) -> None:
+        path = self.out / "state.pt"
+        if not path.exists():
+            raise UserError(f"nothing to resume: there is no {path}")
+        state = torch.load(path, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        self.average = state["average"]
+        self.muon.load_state_dict(state["muon"])
+        self.adam.load_state_dict(state["adam"])
+        self.stream.maker.rng.bit_generator.state = state["random"]
+        self.stream.drawn = state["drawn"]
+        self.stream.curriculum = Curriculum(**state["curriculum"])
+        self.step, self.tokens, self.minutes = state["progress"]
+        self.history = state["history"]
+
+
+def _by_kind_and_task(right: torch.Tensor, kind: torch.Tensor, task: torch.Tensor) -> Sums:
+    sums: Sums = {}
+    for each in Kind:
+        for index, name in enumerate(TASKS):
+            chosen = right[(kind == each) & (task == index)]
+            if len(chosen):
+                sums[f"{each.name.lower()}/{name}"] = (float(chosen.sum()), len(chosen))
+    return sums
+
+
+def train(
+    out: Path,
+    minutes: float,
+    size: Size = FULL,
+    *,
+    seed: int = 1,
+    steps: int | None = None,
+    resume: bool = False,
+    save_minutes: float = 3.0,
+    validate_minutes: float = 15.0,
+) -> Trainer:
+    """Train until the minutes or, if given, the steps are used up; both count over resumes."""
+    out.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(out, size, seed)
+    if resume:
+        trainer.load()
+    saved = validated = trainer.minutes
+    window = _Window(trainer)
+    while trainer.minutes < minutes and (steps is None or trainer.step < steps):
+        began = time.monotonic()
+        moment = trainer.step / steps if steps else trainer.minutes / minutes
+        window.add(trainer.train_step(moment))
+        trainer.minutes = _same_for_all(trainer.minutes + (time.monotonic() - began) / 60)
+        if trainer.step % LOG_STEPS == 0:
+            trainer.stream.curriculum.observe(window.close())
+        if trainer.rank == 0 and trainer.minutes - validated >= validate_minutes:
+            validate(trainer)
+            validated = trainer.minutes
+        if trainer.rank == 0 and trainer.minutes - saved >= save_minutes:
+            trainer.save()
+            saved = trainer.minutes
+    if trainer.rank == 0:
+        validate(trainer)
+        trainer.save()
+    return trainer
+
+
+def _same_for_all(minutes: float) -> float:
+    """The first process's clock, so that all follow one schedule."""
+    if not dist.is_initialized():
+        return minutes
+    clock = torch.tensor(minutes, dtype=torch.float64)
+    dist.broadcast(clock, src=0)
+    return clock.item()
+
+
+class _Window:
+    """What is printed and remembered of the last LOG_STEPS steps."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self._open()
+
+    def _open(self) -> None:
+        self.sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
+        self.since, self.tokens = time.monotonic(), self.trainer.tokens
+
+    def add(self, sums: Sums) -> None:
+        for name, (total, count) in sums.items():
+            self.sums[name][0] += total
+            self.sums[name][1] += count
+
+    def close(self) -> dict[str, float]:
+        """Per task, the share of numbers said right in next-token rows."""
+        trainer = self.trainer
+        means = {name: total / count for name, (total, count) in sorted(self.sums.items())}
+        speed = (trainer.tokens - self.tokens) / (time.monotonic() - self.since)
+        record = {"step": trainer.step, "minutes": trainer.minutes, **means}
+        trainer.history.append(record)
+        if trainer.rank == 0:
+            shares = "  ".join(f"{name} {mean:.3f}" for name, mean in means.items())
+            head = f"{trainer.minutes:.1f} min  step {trainer.step}  {speed:.0f} tokens/s"
+            print(f"{head}  {shares}", flush=True)
+        self._open()
+        first = f"{Kind.NEXT_TOKEN.name.lower()}/"
+        return {n.removeprefix(first): mean for n, mean in means.items() if n.startswith(first)}
+
+
+def validate(trainer: Trainer) -> None:
+    """Print and remember the share of problems solved by decoding."""
+    solved = trainer.solved()
+    trainer.history.append({"step": trainer.step, "minutes": trainer.minutes, "solved": solved})
+    shares = "  ".join(f"{name} {share:.0%}" for name, share in solved.items())
+    print(f"{trainer.minutes:.1f} min  solved  {shares}", flush=True)
+
+
+def draw_curve(history: list[dict[str, Any]], path: Path) -> None:
+    """The loss, and the numbers said right in canvas rows beside the problems solved."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    logged = [record for record in history if "loss" in record]
+    left.plot([r["minutes"] for r in logged], [r["loss"] for r in logged], color="black")
+    left.set(xlabel="minutes", ylabel="loss", yscale="log")
+    for color, name in enumerate(TASKS):
+        canvas = [(r["minutes"], r[key]) for r in logged if (key := f"canvas/{name}") in r]
+        solved = [(r["minutes"], r["solved"][name]) for r in history if "solved" in r]
+        right.plot(*zip(*canvas, strict=True), color=f"C{color}", label=name)
+        right.plot(*zip(*solved, strict=True), "o", color=f"C{color}")
+    right.set(xlabel="minutes", ylabel="numbers right (lines), solved (dots)", ylim=(0, 1.02))
+    right.legend()
+    figure.savefig(path, dpi=150)
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="folder for checkpoint, state and curve")],
+    minutes: Annotated[float, typer.Option(help="training time, over all resumes")] = 90.0,
+    quick: Annotated[bool, typer.Option(help="a far smaller model on short problems")] = False,
+    resume: Annotated[bool, typer.Option(help="go on from state.pt in the folder")] = False,
+    steps: Annotated[int | None, typer.Option(help="schedule by steps, not the clock")] = None,
+    seed: Annotated[int, typer.Option(help="of problems, masks and initial weights")] = 1,
+) -> None:
+    """Train a small masked diffusion language model on the four tiny tasks."""
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+    trainer = train(out, minutes, QUICK if quick else FULL, seed=seed, steps=steps, resume=resume)
+    if trainer.rank == 0:
+        draw_curve(trainer.history, out / "curve.png")
+        print(f"checkpoint and curve.png are in {out}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

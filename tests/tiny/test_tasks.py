@@ -1,0 +1,126 @@
+"""The tiny tasks: gold answers are right, wrong ones are not, and lengths make length matter."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rho_eos.errors import UserError
+from rho_eos.tiny.problem import split_of
+from rho_eos.tiny.tasks import TASKS, held_out
+from rho_eos.tiny.tokenizer import build_tokenizer
+
+names = st.sampled_from(sorted(TASKS))
+seeds = st.integers(0, 10**9)
+
+
+@given(names, seeds)
+def test_the_gold_answer_is_right(name: str, seed: int) -> None:
+    problem = TASKS[name].problem(seed)
+    assert TASKS[name].grade(problem, problem.answer)
+
+
+@given(names, seeds)
+def test_a_seed_always_gives_the_same_problem(name: str, seed: int) -> None:
+    assert TASKS[name].problem(seed) == TASKS[name].problem(seed)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds)
+def test_python_agrees_with_the_arithmetic(seed: int) -> None:
+    """The oracle is Python's own reading of the expression, with its own precedence."""
+    problem = TASKS["tiny-math"].problem(seed)
+    expression = re.search(r"[(0-9][-+*×() 0-9]*[)0-9]", problem.prompt)
+    assert expression
+    value = eval(expression.group().replace("×", "*"))
+    assert problem.answer.endswith(f"#### {value}")
+
+
+@given(st.sampled_from(["tiny-gsm", "tiny-math"]), seeds)
+def test_every_line_of_an_answer_is_true_and_stays_within_two_digits(name: str, seed: int) -> None:
+    problem = TASKS[name].problem(seed)
+    equations = re.findall(r"(\d+) ([-+*]) (\d+) = (\d+)", problem.answer)
+    assert len(equations) >= problem.meta["steps"] - 1
+    for left, sign, right, result in equations:
+        value = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}[sign](int(left), int(right))
+        assert value == int(result)
+        assert 0 <= value <= 99
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(["tiny-mbpp", "tiny-humaneval"]), seeds)
+def test_the_gold_program_does_what_the_problem_expects(name: str, seed: int) -> None:
+    """Run here, in this process: the code is our generator's own."""
+    problem = TASKS[name].problem(seed)
+    namespace: dict[str, object] = {}
+    exec(problem.meta["before"] + problem.answer, namespace)
+    function = namespace[problem.meta["function"]]
+    results = [function(value) for value in problem.meta["inputs"]]  # type: ignore[operator]
+    assert results == problem.meta["expected"]
+
+
+@settings(max_examples=8, deadline=None)
+@given(names, st.integers(0, 10**6))
+def test_empty_and_cut_off_answers_are_wrong(name: str, seed: int) -> None:
+    problem = TASKS[name].problem(seed)
+    assert not TASKS[name].grade(problem, "")
+    assert not TASKS[name].grade(problem, problem.answer[: len(problem.answer) // 2])
+
+
+def test_another_program_that_does_the_same_is_right() -> None:
+    task = TASKS["tiny-mbpp"]
+    problem = task.problem(3, difficulty=2)
+    uncommented = re.sub(r"    #.*\n", "", problem.answer)
+    assert uncommented != problem.answer
+    assert task.grade(problem, uncommented)
+    assert not task.grade(problem, "def f(xs):\n    return xs[:0]")
+
+
+def test_a_wrong_number_is_wrong() -> None:
+    task = TASKS["tiny-gsm"]
+    problem = task.problem(3)
+    right = int(task.extract(problem.answer))
+    assert task.grade(problem, f"Somehow.\n#### {right}")
+    assert not task.grade(problem, f"#### {right + 1}")
+    assert not task.grade(problem, f"{right}")
+
+
+def test_no_held_out_answer_can_occur_in_training() -> None:
+    for name, task in TASKS.items():
+        assert all(split_of(name, problem.answer) == "test" for problem in held_out(name, 50))
+        for seed in range(50):
+            assert split_of(name, task.problem(seed, split="train").answer) == "train"
+
+
+def test_lengths_spread_from_a_handful_of_tokens_to_a_few_hundred() -> None:
+    tokenizer = build_tokenizer()
+    for name in TASKS:
+        lengths = sorted(len(tokenizer.encode(p.answer)) for p in held_out(name, 200))
+        assert lengths[0] <= 32
+        assert 240 < lengths[-1] <= 320
+        assert 0.04 < sum(length > 256 for length in lengths) / 200 < 0.25
+        assert sum(length <= 16 for length in lengths) / 200 < 0.25
+        assert 90 < sum(lengths) / 200 < 150
+
+
+def test_harder_problems_have_longer_answers() -> None:
+    for task in TASKS.values():
+        short, long = task.problem(1, difficulty=2), task.problem(1, difficulty=task.max_steps)
+        assert len(long.answer) > 2 * len(short.answer)
+        with pytest.raises(UserError, match="difficulty"):
+            task.problem(1, difficulty=task.max_steps + 1)
+
+
+def test_plain_problems_differ_in_content_but_not_in_wording() -> None:
+    task = TASKS["tiny-gsm"]
+    prompts = [task.problem(seed, 2, plain=True).prompt for seed in range(20)]
+    assert len({re.sub(r"\d+", "n", prompt) for prompt in prompts}) < 20
+    assert len(set(prompts)) > 10
+
+
+def test_an_unknown_task_is_named_in_the_error() -> None:
+    with pytest.raises(UserError, match="tiny-poems"):
+        held_out("tiny-poems", 1)
