@@ -43,7 +43,7 @@ def embedded(quick: bool = False) -> Case:
 
 
 def large_vocabulary(quick: bool = False) -> Case:
-    """A random model of 105M parameters with LLaDA's vocabulary, and prompts of 8 to 96 tokens.
+    """A random model of 105M parameters with LLaDA's vocabulary, and prompts of 8 to 64 tokens.
 
     Nothing tells a random model to end its text, so both decoders fill every canvas to its end:
     the ratio owes nothing to stopping early.
@@ -55,13 +55,13 @@ def large_vocabulary(quick: bool = False) -> Case:
         width=48 if quick else 384,
         layers=2 if quick else 4,
         heads=6,
-        sharpness=8.0 if quick else 12.0,
-        eos_share=0.5,
+        sharpness=5.0,
+        eos_share=0.35,
     )
     random = np.random.default_rng(0)
-    lengths = np.linspace(8, 96, 4 if quick else 16).astype(int)
+    lengths = np.linspace(8, 64, 4 if quick else 16).astype(int)
     prompts = [random.integers(4, vocabulary, n).tolist() for n in random.permutation(lengths)]
-    params = DecodeParams(initial_length=32, max_new_tokens=96, early_stop=False)
+    params = DecodeParams(initial_length=32, max_new_tokens=64, early_stop=False)
     return Case(model, SPECIAL, prompts, params)
 
 

@@ -31,10 +31,12 @@ POLICIES = {
     "ρ-EOS constant, short horizon": DecodeParams(
         rho_low=0.3, rho_high=0.5, expansion="constant", expansion_base=3, horizon=7, **LIMITS
     ),
-    "single stage, confidence": DecodeParams(signal="confidence", **LIMITS),
+    "single stage, confidence": DecodeParams(
+        signal="confidence", rho_low=0.15, rho_high=0.4, **LIMITS
+    ),
     "DAEDAL": DecodeParams(policy="daedal", **LIMITS),
     "DAEDAL, density": DecodeParams(policy="daedal", signal="density", **LIMITS),
-    "DAEDAL to its limit": DecodeParams(policy="daedal", **(LIMITS | {"max_new_tokens": 34})),
+    "DAEDAL, inserting to its limit": DecodeParams(policy="daedal", rho_low=0.0, **LIMITS),
 }
 MODELS = {
     "mostly text, unsure": {"seed": 1, "eos_share": 0.1, "sharpness": 0.6},
@@ -107,8 +109,8 @@ def test_the_models_exercise_every_move() -> None:
 
     assert {"hold", "expand", "contract"} <= actions("ρ-EOS asym")
     assert {"hold", "expand", "contract"} <= actions("single stage, confidence")
-    assert {"hold", "expand", "insert"} <= actions("DAEDAL")
-    assert {"hold", "insert"} <= actions("DAEDAL to its limit")
+    assert {"hold", "expand", "close"} <= actions("DAEDAL")
+    assert {"hold", "close", "insert"} <= actions("DAEDAL, inserting to its limit")
     texts = [len(output.token_ids) for name in MODELS for output in runs(name)[1]]
     assert max(texts) > 10
     assert min(texts) == 0
