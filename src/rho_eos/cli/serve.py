@@ -1,32 +1,70 @@
 """`rho-eos serve`: the model behind an OpenAI-compatible HTTP server."""
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from rho_eos.errors import UserError
 
 
-def serve(engine_options: dict[str, Any], server_options: dict[str, Any]) -> int:
+def serve(
+    engine_options: dict[str, Any],
+    server_options: dict[str, Any],
+    ray: Annotated[
+        bool, typer.Option("--ray", help="Serve as a Ray Serve deployment, with replicas.")
+    ] = False,
+    replicas: Annotated[int, typer.Option(help="With --ray: processes that hold a model.")] = 1,
+) -> int:
     """Serve the model over HTTP, with OpenAI's API and a playground at /.
 
     [bold]Examples[/bold]
 
       rho-eos serve --model tiny --port 8000
 
-      curl localhost:8000/v1/chat/completions -H 'content-type: application/json' \\
-        -d '{"model": "tiny", "messages": [{"role": "user", "content": "What is 3 + 4?"}]}'
+      rho-eos serve --model GSAI-ML/LLaDA-8B-Instruct --ray --replicas 4
     """
+    from rho_eos.config import EngineConfig
     from rho_eos.server.config import ServerConfig
 
+    # What is wrong with the options is said before anything is loaded.
+    EngineConfig.from_mapping(engine_options)
     config = ServerConfig.from_mapping(server_options)
-    config.keys()  # a key file that cannot be read is an error before the model is loaded
+    config.keys()
+    if replicas != 1 and not ray:
+        raise UserError("--replicas goes with --ray")
+    if ray:
+        _serve_on_ray(engine_options, config, replicas)
+    else:
+        _serve_here(engine_options, config)
+    return 0
+
+
+def _serve_here(engine_options: dict[str, Any], config: Any) -> None:
     try:
         from rho_eos.server.run import serve_forever
         from rho_eos.server.service import Service
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"serving needs {error.name}: install it with pip install 'rho-eos[serve]'"
-        ) from error
+        raise _missing(error, "serve") from error
     from rho_eos.llm import LLM
 
     serve_forever(Service(LLM(**engine_options), config))
-    return 0
+
+
+def _serve_on_ray(engine_options: dict[str, Any], config: Any, replicas: int) -> None:
+    try:
+        from rho_eos.cluster.ray_serve import serve_on_ray
+        from rho_eos.server.run import log_to_stderr
+    except ModuleNotFoundError as error:
+        raise _missing(error, "serve,ray") from error
+    from rho_eos.config import EngineConfig
+    from rho_eos.models.loading import open_checkpoint
+
+    open_checkpoint(
+        EngineConfig.from_mapping(engine_options)
+    )  # a bad one would fail in each replica
+    log_to_stderr()
+    serve_on_ray(engine_options, config, replicas)
+
+
+def _missing(error: ModuleNotFoundError, extra: str) -> UserError:
+    return UserError(f"this needs {error.name}: install it with pip install 'rho-eos[{extra}]'")

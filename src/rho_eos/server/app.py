@@ -56,6 +56,7 @@ def create_app(service: Service) -> FastAPI:
         redoc_url=None,
         responses={"4XX": {"model": ErrorAnswer}, "5XX": {"model": ErrorAnswer}},
     )
+    app.state.service = service
     errors.install(app, service.metrics.outcomes.labels("invalid").inc)
     _add_generation(app, service)
     _add_facts(app, service)

@@ -1,0 +1,1 @@
+"""More than one machine: the same engine and the same app on a Ray cluster."""

@@ -1,0 +1,111 @@
+"""Scale-out: the app of `rho_eos.server` as a Ray Serve deployment, one engine per replica.
+
+Ray's proxy takes the connections and spreads requests over the replicas; each replica is the whole
+server, so endpoints, limits and streams are the same. A replica whose worker has died fails its
+health check, and Ray replaces it.
+"""
+
+import dataclasses
+import logging
+import os
+import signal
+import socket
+import threading
+from typing import Any
+
+# Ray reports usage to its makers unless told not to; a server of ours speaks to its clients only.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import ray
+from fastapi import FastAPI
+from ray import serve
+
+from rho_eos.errors import UserError
+from rho_eos.server.config import ServerConfig
+
+logger = logging.getLogger(__name__)
+
+APPLICATION = "rho-eos"
+_SPARE = 64  # requests per replica beyond those that decode or wait: probes, metrics, refusals
+
+
+class Replica:
+    """What Ray asks of a replica beyond its app."""
+
+    app: FastAPI  # set by `serve.ingress`
+
+    def check_health(self) -> None:
+        if not self.app.state.service.engine.alive:
+            raise RuntimeError("the engine's worker died")
+
+
+def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: int) -> Any:
+    """The application for `serve.run`; models are loaded by the replicas, not here."""
+    # Files and variables of this machine need not exist where a replica runs.
+    config = dataclasses.replace(config, api_key=config.keys(), api_key_file=None)
+
+    def build_app() -> FastAPI:
+        from rho_eos.llm import LLM
+        from rho_eos.server.app import create_app
+        from rho_eos.server.run import log_to_stderr
+        from rho_eos.server.service import Service
+
+        log_to_stderr()
+        return create_app(Service(LLM(**engine_options), config))
+
+    decorate = serve.deployment(
+        name="replica",
+        num_replicas=replicas,
+        # The app refuses what is too much, with a reason; Ray must not queue before it does.
+        max_ongoing_requests=engine_options.get("max_rows", 32) + config.max_waiting + _SPARE,
+        ray_actor_options={"num_cpus": 1, "num_gpus": int(_wants_gpu(engine_options))},
+        graceful_shutdown_timeout_s=config.drain_seconds,
+        health_check_period_s=2.0,
+    )
+    return decorate(serve.ingress(build_app)(Replica)).bind()
+
+
+def serve_on_ray(engine_options: dict[str, Any], config: ServerConfig, replicas: int) -> None:
+    """Serve until SIGTERM or SIGINT, on the cluster of RAY_ADDRESS or on one of our own."""
+    if replicas < 1:
+        raise UserError(f"replicas is {replicas}, but takes an integer of at least 1")
+    stopping = threading.Event()
+    _join_cluster(replicas)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    port = config.port or _free_port(config.host)
+    try:
+        serve.start(proxy_location="HeadOnly", http_options={"host": config.host, "port": port})
+        serve.run(deployment(engine_options, config, replicas), name=APPLICATION)
+        logger.info("serving with %d replicas at http://%s:%d", replicas, config.host, port)
+        stopping.wait()
+        serve.delete(APPLICATION)  # returns when the replicas have finished what they had
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def _join_cluster(replicas: int) -> None:
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(logging_level=logging.WARNING)
+        return
+    cpus = max(os.cpu_count() or 1, replicas)
+    ray.init(
+        address="local",
+        num_cpus=cpus,
+        include_dashboard=False,
+        logging_level=logging.WARNING,
+        _node_ip_address="127.0.0.1",
+    )
+
+
+def _wants_gpu(engine_options: dict[str, Any]) -> bool:
+    import torch
+
+    device = engine_options.get("device", "auto")
+    return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+
+
+def _free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as listener:
+        return int(listener.getsockname()[1])
