@@ -1,0 +1,154 @@
+"""The report of a run, opened from disk in a real browser."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.evals.command import Command
+from tests.evals.runs import line, write_run
+from tests.support import require
+
+try:
+    from playwright.sync_api import Browser, Page, expect, sync_playwright
+except ModuleNotFoundError:  # pragma: no cover  the browser fixture then says why
+    sync_playwright = None
+
+CHROMIUM = "/usr/bin/chromium"
+NASTY = (
+    "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>\n  <b>&amp;"
+)
+TRACE = [
+    {"step": 0, "length": 16, "masks": 16, "rho": 0.25, "action": "expand", "change": 8},
+    {"step": 1, "length": 24, "masks": 9, "rho": 0.5, "action": "hold", "change": 0},
+    {"step": 2, "length": 24, "masks": 0, "rho": None, "action": "hold", "change": 0},
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    require(sync_playwright is not None, "the package playwright is not installed")
+    require(shutil.which(CHROMIUM) is not None, f"there is no Chromium at {CHROMIUM}")
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def report(command: Command, tmp_path: Path) -> str:
+    lines = [
+        line(10, nfe=9, trace=TRACE),
+        line(2, nfe=30),
+        line(1, correct=False, nfe=12, text=NASTY, prompt=NASTY, extracted=NASTY, trace=TRACE),
+        line(3, correct=False, task="tiny-mbpp", nfe=2, finish_reason="length"),
+    ]
+    folder = write_run(tmp_path / "run <b>1", lines, preset="asym")
+    result = command("inspect", folder)
+    assert result.code == 0 and result.out.strip() == str(folder / "report.html")
+    return (folder / "report.html").as_uri()
+
+
+@pytest.fixture
+def page(browser: "Browser", report: str) -> Iterator["Page"]:
+    """The page opened; afterwards it has asked for nothing else and complained about nothing."""
+    context = browser.new_context()
+    page = context.new_page()
+    complaints: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(report)
+    yield page
+    hacked = page.evaluate("window.hacked")
+    context.close()
+    assert complaints == [] and hacked is None
+    assert {url.split("#")[0] for url in requests if not url.startswith("data:")} == {report}
+
+
+def listed(page: "Page") -> list[str]:
+    return page.locator("#samples tbody td:first-child").all_inner_texts()
+
+
+def test_wrong_answers_come_first_and_the_first_is_open(page: "Page") -> None:
+    wrong, right = ["tiny-gsm/test/1", "tiny-mbpp/test/3"], ["tiny-gsm/test/2", "tiny-gsm/test/10"]
+    assert listed(page) == wrong + right
+    expect(page.locator("#detail h2")).to_have_text("tiny-gsm/test/1")
+    expect(page.locator("#name")).to_have_text("run <b>1")
+    expect(page.locator("#about")).to_contain_text("4 answers, 2 wrong")
+    summary = page.locator("#summary").inner_text()
+    assert "66.7 ± 33.3" in summary and "tiny-mbpp" in summary
+
+
+def test_texts_are_shown_to_the_letter_and_never_run(page: "Page") -> None:
+    for field in ("#prompt", "#text"):
+        assert page.locator(field).evaluate("node => node.textContent") == NASTY
+    assert page.locator("#detail img").count() == 0
+    expect(page.locator("#reference")).to_have_text("#### 1")
+
+
+def test_the_table_sorts_and_filters(page: "Page") -> None:
+    page.get_by_role("button", name="NFE", exact=True).click()
+    nfe = page.locator("#samples tbody td:nth-child(6)")
+    assert nfe.all_inner_texts() == ["2", "9", "12", "30"]
+    page.get_by_role("button", name="NFE", exact=True).click()
+    assert nfe.all_inner_texts() == ["30", "12", "9", "2"]
+    expect(page.locator("th[aria-sort=descending]")).to_have_text("NFE")
+    page.get_by_role("button", name="sample").click()
+    assert listed(page)[:3] == [f"tiny-gsm/test/{n}" for n in (1, 2, 10)]  # numbers as numbers
+
+    page.locator("#verdict").select_option("right")
+    assert listed(page) == ["tiny-gsm/test/2", "tiny-gsm/test/10"]
+    expect(page.locator("#count")).to_have_text("2 of 4")
+    page.locator("#search").fill("ANSWER 10")
+    assert listed(page) == ["tiny-gsm/test/10"]
+    page.locator("#search").fill("")
+    page.locator("#verdict").select_option("")
+    page.locator("#task").select_option("tiny-mbpp")
+    assert listed(page) == ["tiny-mbpp/test/3"]
+    page.locator("#task").select_option("")
+    page.locator("#finish").select_option("length")
+    assert listed(page) == ["tiny-mbpp/test/3"]
+
+
+def test_curves_have_a_point_per_step_and_a_gap_where_there_is_no_rho(page: "Page") -> None:
+    rho = page.locator("path.rho").get_attribute("d") or ""
+    length = page.locator("path.length").get_attribute("d") or ""
+    assert rho.count("M") + rho.count("L") == 2
+    assert length.count("M") + length.count("L") == 3
+    points = [tuple(map(float, point.split())) for point in rho.strip("M").split("L")]
+    assert points[0][0] < points[1][0] and points[0][1] > points[1][1]  # ρ rose
+    box = page.locator("rect.band")
+    top = float(box.get_attribute("y") or 0)
+    bottom = top + float(box.get_attribute("height") or 0)
+    assert top < points[1][1] < bottom < points[0][1]  # 0.5 is in [0.4, 0.8], 0.25 is not
+    page.get_by_text("tiny-gsm/test/2", exact=True).click()
+    expect(page.locator("#detail")).to_contain_text("without --trace")
+
+
+def test_samples_are_reached_by_keys_and_by_link(page: "Page", report: str) -> None:
+    page.locator("#samples tbody tr").first.click()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#detail h2")).to_have_text("tiny-mbpp/test/3")
+    link = page.url
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator("#detail h2")).to_have_text("tiny-mbpp/test/3")
+    page.goto("about:blank")
+    page.goto(f"{report}#%")
+    expect(page.locator("#detail h2")).to_have_text("tiny-gsm/test/1")
+
+
+def test_it_fits_a_narrow_screen(page: "Page") -> None:
+    page.set_viewport_size({"width": 380, "height": 700})
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 380
+    expect(page.locator("#text")).to_be_visible()
+
+
+def test_what_is_no_run_is_said(command: Command, tmp_path: Path) -> None:
+    result = command("inspect", tmp_path)
+    assert result.code == 2 and "is no run: it has no samples.jsonl" in result.err

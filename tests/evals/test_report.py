@@ -1,0 +1,84 @@
+"""Summaries and tables: numbers worked out by hand or by the standard library."""
+
+import csv
+import io
+import statistics
+from pathlib import Path
+
+import pytest
+
+from rho_eos.evals.report import summarise, summary_table, write_summary
+from rho_eos.evals.table import Table
+from tests.evals.runs import line
+
+
+def test_means_come_with_their_standard_errors() -> None:
+    costs = [3, 5, 10, 2]
+    lines = [line(n, correct=n > 0, nfe=cost) for n, cost in enumerate(costs)]
+    [summary] = summarise(lines)
+    assert summary.samples == 4 and summary.accuracy.mean == 0.75
+    assert summary.accuracy.error == pytest.approx(statistics.stdev([0, 1, 1, 1]) / 2)
+    assert summary.costs["nfe"].mean == 5
+    assert summary.costs["nfe"].error == pytest.approx(statistics.stdev(costs) / 2)
+
+
+def test_e_ratio_is_that_of_the_averages() -> None:
+    lines = [line(0, e_token=10, n_token=10), line(1, e_token=10, n_token=40)]
+    [summary] = summarise(lines)
+    assert summary.e_ratio is not None and summary.e_ratio.mean == 20 / 50
+
+
+def test_repeats_do_not_count_as_further_samples() -> None:
+    once = [line(n, correct=n < 2) for n in range(4)]
+    thrice = [each | {"id": f"{each['id']}#{k}", "repeat": k} for each in once for k in range(3)]
+    [single], [triple] = summarise(once), summarise(thrice)
+    assert (triple.samples, triple.repeats) == (4, 3)
+    assert triple.accuracy == single.accuracy
+    assert "4×3" in summary_table([("run", [triple])]).markdown()
+
+
+def test_runtime_is_the_sum_of_the_sessions_per_repeat() -> None:
+    lines = [line(0, elapsed=10.0), line(1, elapsed=12.0), line(2, session=2, elapsed=5.0)]
+    [summary] = summarise(lines)
+    assert summary.seconds == 17.0
+    again = [each | {"id": each["id"] + "#1", "repeat": 1} for each in lines]
+    assert summarise([*lines, *again])[0].seconds == 8.5
+
+
+def test_tasks_are_summed_up_apart_and_runs_stand_together() -> None:
+    lines = [line(0), line(0, correct=False, task="tiny-math")]
+    table = summary_table([("a", summarise(lines)), ("b", summarise(lines))])
+    assert [row[:2] for row in table.rows] == [
+        ["a", "tiny-gsm"],
+        ["b", "tiny-gsm"],
+        ["a", "tiny-math"],
+        ["b", "tiny-math"],
+    ]
+
+
+def test_without_a_model_there_are_no_costs_to_show() -> None:
+    gold = {key: value for key, value in line(0).items() if key != "nfe"}
+    [row] = summary_table([("gold", summarise([gold]))]).rows
+    assert row[3] == "100.0" and set(row[4:]) == {"–"}
+
+
+def test_every_form_holds_every_cell() -> None:
+    table = Table(("run", "Acc %"), [["a_b|c", "50.0 ± 1.0"], ['say "x", y', "–"]])
+    assert list(csv.reader(io.StringIO(table.csv()))) == [list(table.columns), *table.rows]
+    head, rule, first, second = table.markdown().splitlines()
+    assert (head, rule) == ("| run | Acc % |", "| --- | ---: |")
+    assert first == r"| a_b\|c | 50.0 ± 1.0 |" and second == '| say "x", y | – |'
+    latex = table.latex()
+    assert r"a\_b|c & 50.0 $\pm$ 1.0 \\" in latex and r"run & Acc \% \\" in latex
+    assert latex.startswith(r"\begin{tabular}{lr}") and latex.rstrip().endswith(r"\end{tabular}")
+
+
+def test_a_summary_is_written_beside_the_samples(tmp_path: Path) -> None:
+    write_summary(tmp_path, [line(0), line(1)])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("summary.json", "summary.md", "summary.csv", "summary.tex")
+    }
+
+
+def test_an_empty_run_is_an_empty_table() -> None:
+    assert summarise([]) == [] and summary_table([("run", [])]).rows == []
