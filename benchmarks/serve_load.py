@@ -77,7 +77,7 @@ def server(model: str) -> Iterator[str]:
 
 def _address(process: "subprocess.Popen[str]", log: Path) -> str:
     while process.poll() is None:
-        found = re.search(r"at (http://\S+)", log.read_text())
+        found = re.search(r"serving .* at (http://\S+)", log.read_text())
         if found:
             try:
                 httpx.get(f"{found[1]}/ready", trust_env=False).raise_for_status()

@@ -39,7 +39,7 @@ def start_server(
         popen = subprocess.Popen([*command, *named], stderr=file, text=True, env=env)
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
-        found = re.search(r"at (http://\S+)", log.read_text())
+        found = re.search(r"serving .* at (http://\S+)", log.read_text())
         if found and _answers(found[1]):
             return Process(popen, found[1], log)
         if popen.poll() is not None:
@@ -51,7 +51,7 @@ def start_server(
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/ready", trust_env=False).status_code == 200
+        return httpx.get(f"{url}/ready", timeout=30, trust_env=False).status_code == 200
     except httpx.TransportError:
         return False
 

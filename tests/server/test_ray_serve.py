@@ -1,0 +1,107 @@
+"""The same server on a local Ray cluster: two replicas, one of which is killed under load."""
+
+import importlib.util
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from rho_eos import LLM, DecodeParams
+from tests.server.conftest import MODEL, Process, start_server
+from tests.support import require
+
+AFTER = 15.0  # seconds of load after the kill: less than Ray needs to start another replica
+
+
+@pytest.fixture(scope="module")
+def cluster(byte_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    require(importlib.util.find_spec("ray") is not None, "ray is not installed")
+    log = tmp_path_factory.mktemp("ray") / "log"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "RHO_EOS_API_KEY": "a-key"}
+    process = start_server(byte_checkpoint, log, "--ray", "--replicas", "2", env=environment)
+    yield process
+    process.popen.terminate()
+    assert process.popen.wait(120) == 0, log.read_text()
+    assert not _replicas(process)
+
+
+def _replicas(process: Process) -> list[psutil.Process]:
+    if process.popen.poll() is not None:
+        return []
+    below = psutil.Process(process.popen.pid).children(recursive=True)
+    return [child for child in below if "ServeReplica" in " ".join(child.cmdline()[:1])]
+
+
+def _ask(cluster: Process, text: str, length: int = 48) -> httpx.Response:
+    body = {"model": MODEL, "messages": [{"role": "user", "content": text}]}
+    return httpx.post(
+        f"{cluster.url}/v1/chat/completions",
+        json=body | {"initial_length": 16, "max_tokens": length},
+        headers={"Authorization": "Bearer a-key"},
+        timeout=120,
+        trust_env=False,
+    )
+
+
+def test_the_same_endpoints_and_streams(cluster: Process, llm: LLM) -> None:
+    want = llm.generate(["hello"], DecodeParams(initial_length=16, max_new_tokens=48))[0]
+    client = cluster.client("a-key")
+    assert [model.id for model in client.models.list()] == [MODEL]
+    assert _ask(cluster, "hello").json()["choices"][0]["message"]["content"] == want.text
+    chunks = list(
+        client.chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": "hello"}],
+            max_tokens=48,
+            stream=True,
+            extra_body={"initial_length": 16},
+        )
+    )
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == want.text
+    assert len(chunks) > 3, "the stream came in one piece"
+    assert httpx.get(f"{cluster.url}/v1/models", trust_env=False).status_code == 401
+    assert _ask(cluster, "x" * 1000).status_code == 400
+
+
+def test_a_killed_replica_costs_no_later_request(cluster: Process, llm: LLM) -> None:
+    prompts = [f"question {number}" for number in range(6)]
+    outputs = llm.generate(prompts, DecodeParams(initial_length=16, max_new_tokens=48))
+    wants = {prompt: output.text for prompt, output in zip(prompts, outputs, strict=True)}
+    killed, done = threading.Event(), threading.Event()
+    later: list[tuple[str, int, str]] = []
+
+    def load(prompt: str) -> None:
+        while not done.is_set():
+            is_later = killed.is_set()
+            answer = _ask(cluster, prompt)
+            if is_later:
+                later.append((prompt, answer.status_code, answer.text))
+
+    clients = [threading.Thread(target=load, args=(prompt,)) for prompt in prompts]
+    for client in clients:
+        client.start()
+    before = _replicas(cluster)
+    assert len(before) == 2
+    time.sleep(2)
+    os.kill(before[0].pid, signal.SIGKILL)
+    killed.set()
+    time.sleep(AFTER)
+    done.set()
+    for client in clients:
+        client.join()
+    assert len(later) > len(prompts)
+    for prompt, status, text in later:
+        assert status == 200, text
+        assert json.loads(text)["choices"][0]["message"]["content"] == wants[prompt]
+
+    deadline = time.monotonic() + 180
+    while len(_replicas(cluster)) < 2:  # and Ray starts another one
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
