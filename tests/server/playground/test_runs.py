@@ -1,0 +1,212 @@
+"""Watching a generation in a real browser: what is drawn is what the engine did."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rho_eos import LLM, DecodeParams
+from rho_eos.trace import Replay
+from tests.scripted import EOS, SPECIAL, Script, arbitrary, decode, run_one, says
+from tests.server.conftest import Process
+from tests.server.playground import Visit, expect
+from tests.server.scripted_server import Scripted
+
+SHORT: dict[str, Any] = {"a__initial_length": 16, "a__max_tokens": 48}
+
+
+def test_a_run_shows_what_the_library_computes(server: Process, visit: Visit, llm: LLM) -> None:
+    want = llm.generate(["hello"], DecodeParams(initial_length=16, max_new_tokens=48))[0].usage
+    page = visit(server.url).open("hello", **SHORT).run()
+    assert page.figure("nfe") == str(want.nfe)
+    assert page.figure("positions") == f"{want.positions_evaluated:,}"
+    assert page.figure("tokensPerForward") == f"{want.tokens_per_forward:.2f}"
+    assert page.figure("eRatio") == f"{round(100 * want.e_ratio)}%"
+    assert len(page.cells()) == want.n_token
+    assert page.line_points(0) == page.line_points(1) == want.nfe
+
+
+def test_tokens_appear_and_charts_move_while_it_runs(
+    scripted: Callable[..., Scripted], visit: Visit
+) -> None:
+    page = visit(scripted(says("x" * 60), seconds=0.15).url).open(a__initial_length=64)
+    page.run_button.click()
+    expect(page.at(".canvas .token").nth(3)).to_be_visible()
+    expect(page.at(".canvas .fresh")).not_to_have_count(0)
+    assert None in page.cells()  # and it is not finished
+    seen = page.line_points(0)
+    expect(page.at(".canvas .token").nth(12)).to_be_visible()
+    assert page.line_points(0) > seen > 0
+    assert page.line_points(1) == page.line_points(0)
+    expect(page.at("#run")).to_have_text("Stop")
+
+
+@pytest.mark.parametrize(
+    ("script", "params", "actions"),
+    [
+        (
+            arbitrary(3, [0.1, 0.9, 0.5], sure=0.1),
+            {"horizon": 30, "expansion": "constant", "block_length": 8},
+            {"hold", "expand", "contract"},
+        ),
+        (
+            arbitrary(5, [0.1, 0.1, 0.5, 0.2, 0.2], sure=0.3),
+            {"policy": "daedal", "signal": "density", "rho_low": 0.3, "rho_high": 0.8},
+            {"hold", "expand", "close", "insert"},
+        ),
+    ],
+    ids=["rho-eos", "daedal"],
+)
+def test_every_scrubber_position_is_the_canvas_of_that_step(
+    scripted: Callable[..., Scripted],
+    visit: Visit,
+    script: Script,
+    params: dict[str, Any],
+    actions: set[str],
+) -> None:
+    settings = {"initial_length": 32, "early_stop": False, **params}
+    trace = run_one(script, DecodeParams(**settings, max_new_tokens=80, trace=True)).trace
+    assert {record.action for record in trace} == actions
+    replay = Replay(32, EOS)
+    frames = [replay_frame(replay)]
+    for record in trace:
+        replay.apply(record)
+        frames.append(replay_frame(replay))
+    fields = {f"a__{name}": str(value).lower() for name, value in settings.items()}
+    page = visit(scripted(script).url).open("?", **fields, a__max_tokens=80).run()
+    assert page.forwards == len(trace)
+    for forward in [*range(len(frames)), *range(len(frames) - 1, -1, -5)]:
+        page.seek(forward)
+        assert page.cells() == frames[forward], f"after forward {forward}"
+
+
+def replay_frame(replay: Replay) -> list[str | None]:
+    def show(token: int | None) -> str | None:
+        if token is None:
+            return None
+        return "END" if token in SPECIAL.ends else decode([token])
+
+    return [show(cell.token) for cell in replay.cells]
+
+
+def test_the_canvas_grows_and_shrinks_and_replays_to_the_final_text(
+    scripted: Callable[..., Scripted], visit: Visit
+) -> None:
+    text = "One line,\nand another <b>one</b>,\n\tthe end."
+    server = scripted(says(text, confidence=0.95))
+    page = visit(server.url).open(a__initial_length=16, a__max_tokens=256).run()
+    assert page.text() == text
+    assert len(page.cells()) > 16
+    page.at("#scrubber").press("Home")
+    assert page.cells() == [None] * 16
+    page.at("#scrubber").press("ArrowRight")
+    assert page.at("#clock").inner_text() == f"1 / {page.forwards}"
+    page.at("#play").click()
+    page.wait_until_idle()
+    assert page.text() == text
+    page.open(a__initial_length=240, a__max_tokens=256).run()
+    assert page.text() == text
+    assert len(page.cells()) < 240
+    expect(page.at(".chart .mark.contract").first).to_have_attribute("d", re.compile("^M"))
+
+
+def test_side_by_side_compares_the_cost(server: Process, visit: Visit, llm: LLM) -> None:
+    ours = llm.generate(["hello"], DecodeParams(initial_length=8, max_new_tokens=24))[0]
+    fixed = llm.generate(
+        ["hello"], DecodeParams(policy="fixed", initial_length=64, max_new_tokens=64)
+    )[0]
+    page = visit(server.url).open(
+        compare=1, a__initial_length=8, a__max_tokens=24, b__initial_length=64
+    )
+    page.run()
+    assert page.figure("positions", "a") == f"{ours.usage.positions_evaluated:,}"
+    assert page.figure("positions", "b") == f"{fixed.usage.positions_evaluated:,}"
+    factor = fixed.usage.positions_evaluated / ours.usage.positions_evaluated
+    expect(page.at("#verdict")).to_contain_text(f"ρ-EOS cost {factor:.1f}× less than Fixed 64")
+    expect(page.at("#verdict")).to_contain_text("The two texts differ.")
+    page.at("#compare").uncheck()
+    expect(page.side("b")).to_be_hidden()
+    expect(page.at("#verdict")).to_be_hidden()
+
+
+def test_by_default_side_by_side_is_fixed_256(server: Process, visit: Visit) -> None:
+    page = visit(server.url).open(compare=1)
+    expect(page.side("a").locator("h2")).to_have_text("ρ-EOS")
+    expect(page.side("b").locator("h2")).to_have_text("Fixed 256")
+
+
+def test_stop_ends_the_request_and_keeps_what_was_shown(
+    scripted: Callable[..., Scripted], visit: Visit
+) -> None:
+    server = scripted(says("x" * 200), seconds=0.1)
+    page = visit(server.url).open(a__initial_length=256)
+    page.run_button.click()
+    expect(page.at(".canvas .token").nth(2)).to_be_visible()
+    page.run_button.click()
+    page.wait_until_idle()
+    server.wait_for_metric("rho_eos_requests_running", 0)
+    assert None in page.cells()
+    assert "x" in page.text()
+    expect(page.at(".error:visible")).to_have_count(0)
+    page.run_button.click()  # and it can run again
+    expect(page.run_button).to_have_text("Stop")
+    page.page.keyboard.press("Escape")
+    page.wait_until_idle()
+
+
+def test_a_chosen_pace_holds_back_what_has_arrived(
+    scripted: Callable[..., Scripted], visit: Visit
+) -> None:
+    page = visit(scripted(says("y" * 30)).url).open(speed=3, a__initial_length=32)
+    page.run_button.click()
+    expect(page.at("#scrubber")).not_to_have_attribute("max", re.compile("^[0-9]$"))
+    shown, arrived = map(int, page.at("#clock").inner_text().split(" / "))
+    assert shown < arrived
+    page.at("#speed").select_option("30")
+    page.wait_until_idle()
+    assert page.text() == "y" * 30
+
+
+def test_a_failure_midway_keeps_the_canvas(scripted: Callable[..., Scripted], visit: Visit) -> None:
+    server = scripted(says("z" * 60), seconds=0.05)
+    page = visit(server.url).open(a__initial_length=64)
+    page.run_button.click()
+    expect(page.at(".canvas .token").nth(2)).to_be_visible()
+    server.runner.fault = lambda prompts: RuntimeError("out of memory")
+    expect(page.side("a").get_by_role("alert")).not_to_be_empty()
+    page.wait_until_idle()
+    assert "z" in page.text()
+    page.expect_failed_requests()
+
+
+def test_a_long_canvas_redraws_only_what_changed(
+    scripted: Callable[..., Scripted], visit: Visit
+) -> None:
+    page = visit(scripted(says("w" * 40, confidence=0.5)).url)
+    page.open(a__policy="fixed", a__initial_length=2048, a__block_length=8).run()
+    page.seek(5)
+    assert len(page.cells()) == 2048
+    touched = page.page.evaluate(
+        """async () => {
+            let touched = 0;
+            const observer = new MutationObserver(records => (touched += records.length));
+            const everything = { subtree: true, childList: true, attributes: true };
+            observer.observe(document.querySelector(".canvas"), everything);
+            document.querySelector("#forward").click();
+            await new Promise(requestAnimationFrame);
+            observer.disconnect();
+            return touched;
+        }"""
+    )
+    assert 0 < touched < 20  # one position is filled, one is no longer the newest
+
+
+def test_motion_is_spared_those_who_do_not_want_it(
+    scripted: Callable[..., Scripted], visit: Visit
+) -> None:
+    server = scripted(says("v" * 60, confidence=0.95))
+    page = visit(server.url, reduced_motion="reduce").open(a__initial_length=16).run()
+    assert page.at(".canvas [data-born]").count() == 0
+    running = "document.getAnimations().filter(each => each.playState === 'running').length"
+    assert page.page.evaluate(running) == 0
