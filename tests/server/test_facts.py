@@ -1,9 +1,14 @@
 """The small endpoints: probes, metrics, the version, and what the playground asks."""
 
+from types import SimpleNamespace
+
 import httpx
 import pytest
 
 from rho_eos import LLM, DecodeParams, __version__
+from rho_eos.server.config import ServerConfig
+from rho_eos.server.playground import playground_facts
+from rho_eos.tiny.tasks import TASKS, held_out
 from tests.scripted import says
 from tests.server.conftest import MODEL, Process
 from tests.server.scripted_server import ControlledRunner, serving
@@ -78,3 +83,17 @@ def test_the_playground_learns_what_it_needs(server: Process) -> None:
     assert facts["defaults"]["initial_length"] == 64
     assert all(set(example) == {"task", "prompt"} for example in facts["examples"])
     assert facts["examples"]
+
+
+def test_the_embedded_model_comes_with_problems_of_all_its_tasks() -> None:
+    facts = playground_facts(
+        SimpleNamespace(  # type: ignore[arg-type]
+            llm=SimpleNamespace(context_length=1024, config=SimpleNamespace(model="tiny")),
+            model="tiny",
+            config=ServerConfig(),
+        )
+    )
+    shown = {(example["task"], example["prompt"]) for example in facts["examples"]}
+    assert {task for task, _ in shown} == set(TASKS)
+    for task in TASKS:
+        assert (task, held_out(task, 1)[0].prompt) in shown

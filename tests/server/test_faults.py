@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -22,7 +23,7 @@ def echo(prompt: list[int], canvas: list[int], step: int) -> Guesses:
 
 
 def test_a_disconnect_is_noticed_within_a_step() -> None:
-    runner = ControlledRunner(says("x" * 64), seconds=0.05)
+    runner = ControlledRunner(says("x" * 64), seconds=0.2)
     with serving(runner) as server:
         for streaming in (False, True):
             body = chat_body(stream=streaming, initial_length=64)
@@ -30,13 +31,13 @@ def test_a_disconnect_is_noticed_within_a_step() -> None:
             # A stream begins and is left; a whole answer does not come in time.
             with (
                 suppress(httpx.ReadTimeout),
-                httpx.Client(timeout=0.3, trust_env=False) as impatient,
+                httpx.Client(timeout=0.5, trust_env=False) as impatient,
                 impatient.stream("POST", url, json=body),
             ):
                 pass
             forwards = len(runner.batches)
             server.wait_for_metric(RUNNING, 0, seconds=10)
-            assert len(runner.batches) <= forwards + 4, "it went on without its client"
+            assert len(runner.batches) <= forwards + 2, "it went on without its client"
         assert server.metric('rho_eos_requests_total{outcome="cancelled"}') == 2
 
 
@@ -117,24 +118,47 @@ def test_the_event_loop_answers_while_a_forward_takes_its_time() -> None:
         assert slow.result().status_code == 200
 
 
+def test_while_it_drains_running_requests_finish_and_new_ones_are_turned_away() -> None:
+    runner = ControlledRunner(says("finished"))
+    with serving(runner, drain_seconds=60) as server, ThreadPoolExecutor(1) as pool:
+        runner.may_run.clear()
+        running = pool.submit(server.chat)
+        server.wait_for_metric(RUNNING, 1)
+        engine = server.service.engine
+        draining = asyncio.run_coroutine_threadsafe(engine.drain(60), engine._loop)
+        while engine.ready:
+            time.sleep(0.01)
+        assert server.http.get("/ready").status_code == 503
+        late = server.chat()
+        assert late.status_code == 503 and late.headers["retry-after"]
+        runner.may_run.set()
+        assert running.result().json()["choices"][0]["message"]["content"] == "finished"
+        draining.result(20)
+
+
 def test_slow_senders_are_turned_away_and_hold_nobody_up() -> None:
     head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     with serving(ControlledRunner(says("ok")), body_seconds=0.5) as server:
         address = ("127.0.0.1", httpx.URL(server.url).port)
         with (
             socket.create_connection(address, timeout=20) as half_a_head,
+            socket.create_connection(address, timeout=20) as second_head,
             socket.create_connection(address, timeout=20) as half_a_body,
         ):
+            second_head.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"alive" in second_head.recv(4096)
+            second_head.sendall(head)
             half_a_head.sendall(head)
             half_a_body.sendall(head + b'Content-Length: 1000\r\n\r\n{"model": ')
             assert server.chat().status_code == 200
             assert half_a_body.recv(4096).startswith(b"HTTP/1.1 408")
             assert half_a_head.recv(4096) == b""
+            assert second_head.recv(4096) == b""
 
 
 def test_requests_and_disconnects_in_rounds_leave_nothing_behind() -> None:
     """A third of the clients leave at random moments; the rest get their own answers."""
-    rounds, each = 5, 100  # 500 requests
+    rounds, each = 5, 200
     runner = ControlledRunner(echo, seconds=0.001)
     dice = random.Random(5)
     memory: list[int] = []

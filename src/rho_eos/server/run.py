@@ -80,16 +80,27 @@ class DrainingServer(uvicorn.Server):
 
 
 def impatient_protocol(config: ServerConfig) -> type[H11Protocol]:
-    """A connection on which no whole request head arrives in time is closed."""
+    """Closes a connection on which the head of a request takes too long; bodies have their own
+    limit, and uvicorn itself closes those that stay silent between requests."""
 
     class ImpatientProtocol(H11Protocol):
+        _patience: asyncio.TimerHandle | None = None
+
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self.loop.call_later(config.body_seconds, self._close_if_silent)
+            self._watch_head()
 
-        def _close_if_silent(self) -> None:
-            if self.cycle is None and not self.transport.is_closing():
-                self.transport.close()
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch_head()
+
+        def _watch_head(self) -> None:
+            answering = self.cycle is not None and not self.cycle.response_complete
+            if answering and self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+            elif not answering and self._patience is None:
+                self._patience = self.loop.call_later(config.body_seconds, self.transport.close)
 
     return ImpatientProtocol
 

@@ -18,7 +18,7 @@ try:
 except ModuleNotFoundError:  # pragma: no cover  the browser fixture then says why
     sync_playwright = None
 
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = "/nonexistent/chromium"
 QUIET = (
     "--no-sandbox",
     "--disable-gpu",
