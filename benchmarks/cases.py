@@ -37,8 +37,9 @@ def embedded(quick: bool = False) -> Case:
         encode_prompt(problem.prompt, checkpoint.tokenizer, model.config.vocab_size)
         for problem in problems
     ]
-    room = checkpoint.context_length - max(map(len, prompts))
-    params = DecodeParams(max_new_tokens=min(64 if quick else 512, room))
+    params = DecodeParams(max_new_tokens=512)
+    if quick:
+        params = DecodeParams(initial_length=16, max_new_tokens=32)
     return Case(model, checkpoint.special, prompts, params)
 
 

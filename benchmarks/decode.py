@@ -18,8 +18,8 @@ from rich.table import Table
 
 ROOT = Path(__file__).parent.parent
 TITLES = {
-    "embedded": "(a) embedded model, 64 prompts, 8 rows per forward",
-    "large_vocabulary": "(b) random 105M model, vocabulary 126,464, 16 prompts, 8 rows per forward",
+    "embedded": "(a) the embedded model",
+    "large_vocabulary": "(b) a random LLaDA-shaped model with a large vocabulary",
 }
 #: What must hold: (case, figure, at least or at most, bound).
 REQUIRED = [
@@ -67,6 +67,8 @@ def compare(case: str, repeats: int, quick: bool, console: Console) -> dict[str,
     )
     expected = runs["reference"][0]["tokens"]
     figures["prompts"] = len(expected)
+    figures["parameters"] = runs["engine"][0]["parameters"]
+    figures["vocabulary"] = runs["engine"][0]["vocabulary"]
     figures["different answers"] = max(
         sum(a != b for a, b in zip(one["tokens"], expected, strict=True))
         for several in runs.values()
@@ -94,8 +96,9 @@ def show_case(case: str, figures: dict[str, Any], console: Console) -> None:
     same = "the same tokens" if not different else f"[red]{different} answers differ[/red]"
     outside = figures["share of time outside the model's forward"]
     console.print(
-        f"{prompts} prompts: {same}. The engine spent {outside:.1%} of its time outside the "
-        "model's forward. Memory is counted above the loaded model.\n"
+        f"{figures['parameters'] / 1e6:.1f}M parameters, vocabulary {figures['vocabulary']:,}; "
+        f"{prompts} prompts, 8 rows per forward: {same}. The engine spent {outside:.1%} of its "
+        "time outside the model's forward. Memory is counted above the loaded model.\n"
     )
 
 

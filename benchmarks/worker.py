@@ -28,7 +28,11 @@ def main() -> None:
     # The first forward of a process pays for what all later ones find ready.
     short = dataclasses.replace(case.params, initial_length=1, max_new_tokens=1)
     decode(dataclasses.replace(case, prompts=[case.prompts[0][:2]], params=short))
-    print(json.dumps(decode(case).as_dict()))
+    model = {
+        "parameters": sum(weight.numel() for weight in case.model.parameters()),
+        "vocabulary": case.model.config.vocab_size,
+    }
+    print(json.dumps(decode(case).as_dict() | model))
 
 
 if __name__ == "__main__":
