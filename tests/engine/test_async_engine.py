@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 
 from rho_eos.config import DecodeParams
-from rho_eos.engine.async_engine import (
-    AsyncEngine,
+from rho_eos.engine.async_engine import AsyncEngine
+from rho_eos.engine.calls import (
     BatchFailedError,
     Call,
     DeadlineExceededError,

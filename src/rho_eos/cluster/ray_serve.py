@@ -47,11 +47,13 @@ def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: i
     def build_app() -> FastAPI:
         from rho_eos.llm import LLM
         from rho_eos.server.app import create_app
-        from rho_eos.server.run import log_to_stderr
+        from rho_eos.server.run import log_to_stderr, spare_the_collector
         from rho_eos.server.service import Service
 
         log_to_stderr()
-        return create_app(Service(LLM(**engine_options), config))
+        service = Service(LLM(**engine_options), config)
+        spare_the_collector()
+        return create_app(service)
 
     decorate = serve.deployment(
         name="replica",

@@ -16,58 +16,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 from rho_eos.config import DecodeParams
+from rho_eos.engine.calls import (
+    BatchFailedError,
+    Call,
+    Detail,
+    EngineError,
+    QueueFullError,
+    UnavailableError,
+    Update,
+)
 from rho_eos.engine.engine import Engine, StepEvent
-from rho_eos.outputs import Output, StepRecord
 
 logger = logging.getLogger(__name__)
-
-
-class EngineError(RuntimeError):
-    """A request could not be served, through no fault of its own."""
-
-
-class QueueFullError(EngineError):
-    """Too many requests are in flight already; later there is room again."""
-
-
-class UnavailableError(EngineError):
-    """The worker is gone, or the engine takes no new requests any more."""
-
-
-class BatchFailedError(EngineError):
-    """The forward that this request took part in raised."""
-
-
-class DeadlineExceededError(EngineError):
-    """The request was not finished in the time it had."""
-
-
-class Detail(Enum):
-    """How much a client wants to hear of a request while it runs."""
-
-    OUTPUT = auto()  # the finished output only
-    TEXT = auto()  # also the committed prefix, whenever it has grown
-    STEPS = auto()  # also every denoising step
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """News of one sequence. `text` is the committed prefix, which only ever grows."""
-
-    index: int  # which sequence of the call
-    text: str
-    record: StepRecord | None  # with Detail.STEPS
-    tokens: tuple[str, ...]  # the text of each token that the record commits
-    positions_evaluated: int
-    output: Output | None  # with the last update
-    seconds_waiting: float  # from submission to the first forward
-    seconds_to_first_token: float | None  # from submission until the prefix was not empty
 
 
 @dataclass(slots=True, eq=False)
@@ -75,60 +38,13 @@ class _Ticket:
     """One sequence on its way through the worker."""
 
     id: str
-    call: "Call"
+    call: Call
     index: int
     prompt: list[int]
     params: DecodeParams
     submitted: float = field(default_factory=time.perf_counter)
     first_token: float | None = None
     sent: int = 0  # length of the prefix that was last reported
-
-
-class Call:
-    """One or more sequences submitted together; iterate for their updates, leave to cancel them.
-
-    >>> with engine.submit([(prompt, params)], Detail.TEXT) as call:
-    ...     async for update in call: ...
-    """
-
-    def __init__(self, engine: "AsyncEngine", detail: Detail, deadline: float | None) -> None:
-        self.detail = detail
-        self.unfinished = 0
-        self._engine = engine
-        self._deadline = deadline  # of the event loop's clock
-        self._updates: asyncio.Queue[Update | EngineError] = asyncio.Queue()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._engine.withdraw(self)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Update:
-        if not self.unfinished:
-            raise StopAsyncIteration
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                update = await self._updates.get()
-        except TimeoutError:
-            raise DeadlineExceededError(
-                "the request was not finished before its deadline"
-            ) from None
-        if isinstance(update, EngineError):
-            raise update
-        self.unfinished -= update.output is not None
-        return update
-
-    def push(self, update: Update | EngineError) -> None:
-        self._updates.put_nowait(update)
 
 
 class AsyncEngine:
@@ -190,7 +106,7 @@ class AsyncEngine:
             raise UnavailableError("the server is shutting down and takes no new requests")
         if len(self._open) + len(requests) > self._capacity:
             raise QueueFullError(f"{len(self._open)} requests are in flight; the queue is full")
-        call = Call(self, detail, None if seconds is None else self._loop.time() + seconds)
+        call = Call(self.withdraw, detail, None if seconds is None else self._loop.time() + seconds)
         for index, (prompt, params) in enumerate(requests):
             ticket = _Ticket(str(next(self._ids)), call, index, prompt, params)
             call.unfinished += 1

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from rho_eos import __version__
-from rho_eos.engine.async_engine import Detail
+from rho_eos.engine.calls import Detail
 from rho_eos.server import errors
 from rho_eos.server.answers import ChatShape, CompletionShape, Shape, whole_answer
 from rho_eos.server.auth import KeyMiddleware, KeyRing

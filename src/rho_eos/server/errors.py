@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from rho_eos.engine.async_engine import (
+from rho_eos.engine.calls import (
     BatchFailedError,
     DeadlineExceededError,
     EngineError,

@@ -2,7 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from rho_eos.engine.async_engine import AsyncEngine, Update
+from rho_eos.engine.async_engine import AsyncEngine
+from rho_eos.engine.calls import Update
 from rho_eos.engine.engine import StepEvent
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)

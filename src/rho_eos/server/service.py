@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Self
 
 from rho_eos.config import DecodeParams
-from rho_eos.engine.async_engine import AsyncEngine, Call, Detail, EngineError, Update
+from rho_eos.engine.async_engine import AsyncEngine
+from rho_eos.engine.calls import Call, Detail, EngineError, Update
 from rho_eos.errors import UserError
 from rho_eos.llm import LLM
 from rho_eos.outputs import Output

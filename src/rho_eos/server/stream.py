@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from rho_eos.engine.async_engine import EngineError, Update
+from rho_eos.engine.calls import EngineError, Update
 from rho_eos.outputs import Output, StepRecord
 from rho_eos.server.answers import Shape, chunk, usage, usage_chunk
 from rho_eos.server.errors import as_api_error
