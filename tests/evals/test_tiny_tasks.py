@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rho_eos.errors import UserError
 from rho_eos.evals import find_task, task_names
+from rho_eos.prompts import encode_prompt
+from rho_eos.tiny.rows import RowMaker
 from rho_eos.tiny.tasks import TASKS, held_out
+from rho_eos.tiny.tokenizer import build_tokenizer
 
 NAMES = ("tiny-gsm", "tiny-math", "tiny-mbpp", "tiny-humaneval")
 
@@ -23,6 +27,18 @@ def test_the_prompt_goes_in_as_trained(name: str) -> None:
         assert sample.id == problem.id
         assert task.messages(sample) == [{"role": "user", "content": problem.prompt}]
         assert task.gold(sample) == problem.answer
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_model_reads_the_very_tokens_it_was_trained_on(name: str) -> None:
+    task, tokenizer = find_task(name), build_tokenizer()
+    rows = RowMaker(tokenizer, np.random.default_rng(0))
+    for sample, problem in zip(task.load(limit=5), held_out(name, 5), strict=True):
+        prompt = {"messages": task.messages(sample)}
+        ids = encode_prompt(prompt, tokenizer, len(tokenizer), answer_prefix=task.answer_prefix)
+        trained_prompt, trained_answer = rows.encode(problem)
+        assert ids == trained_prompt.tolist()
+        assert task.grade(sample, tokenizer.decode(trained_answer)).correct
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -46,8 +46,11 @@ def read_sweep(path: Path, defaults: Mapping[str, Any]) -> dict[str, DecodeParam
             raise UserError(f"{path}: {name!r} is no name for a folder: use letters, digits, . _ -")
         if not isinstance(options, dict | None):
             raise UserError(f"{path}: {name} takes a mapping of parameters, but got {options!r}")
+        own = options or {}
         try:
-            found[str(name)] = params_of({**defaults, **(options or {})})
+            found[str(name)] = params_of(
+                own if own.get("policy") == "gold" else {**defaults, **own}
+            )
         except UserError as error:
             raise UserError(f"{path}: {name}: {error}") from error
     return found
