@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -318,3 +319,21 @@ def test_interrupted_for_real_the_same_command_continues(
     again = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stderr
     assert len(ids(tmp_path / "run")) == len(set(ids(tmp_path / "run"))) == 40
+
+
+def test_ctrl_c_reaches_every_process_and_turns_no_answer_wrong(tmp_path: Path) -> None:
+    """A terminal interrupts the whole group: a grader that dies of it must not say "wrong"."""
+    data, samples = tmp_path / "gsm8k.jsonl", tmp_path / "run" / "samples.jsonl"
+    rows = [{"question": f"What is {n} + 1?", "answer": f"#### {n + 1}"} for n in range(600)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = [sys.executable, "-m", "rho_eos", "eval", "--policy", "gold", "--tasks", "gsm8k"]
+    words += ["--data", str(data), "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 300
+    while not (samples.exists() and samples.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130 and "Traceback" not in err
+    lines = read_samples(tmp_path / "run")
+    assert 0 < len(lines) < 600 and all(line["correct"] for line in lines)
