@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.reference.bridge import SPECIAL
-from tests.reference.random_llada import random_llada
 
 from rho_eos.config import DecodeParams, EngineConfig
 from rho_eos.decoding.policy import SpecialTokens
 from rho_eos.models.loading import load_model, open_checkpoint
 from rho_eos.prompts import encode_prompt
 from rho_eos.tiny.tasks import TASKS, held_out
+from tests.reference.bridge import SPECIAL
+from tests.reference.random_llada import random_llada
 
 BATCH = 8
 LLADA_VOCABULARY = 126_464

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import psutil
 import torch
-from tests.reference.bridge import logits_of, rule_of
-from tests.reference.decoder import Ids, decode, returned_tokens
 
 from benchmarks.cases import BATCH, Case
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.runner import ModelRunner
+from tests.reference.bridge import logits_of, rule_of
+from tests.reference.decoder import Ids, decode, returned_tokens
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,70 @@
+"""A sequence's result must not depend on what it is batched with: shown on the embedded model."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from rho_eos import LLM, DecodeParams
+from rho_eos.engine.batch import pack
+from rho_eos.engine.sequence import Sequence
+from rho_eos.models.attention import PackedRows
+from rho_eos.tiny.tasks import TASKS, held_out
+
+PROMPTS = [problem.prompt for name in TASKS for problem in held_out(name, 6)]
+PARAMS = {
+    "greedy": [DecodeParams(initial_length=32, max_new_tokens=192) for _ in PROMPTS],
+    "seeded": [
+        DecodeParams(initial_length=32, max_new_tokens=128, temperature=0.7, seed=seed)
+        for seed in range(len(PROMPTS))
+    ],
+    "mixed policies": [
+        DecodeParams(policy=policy, initial_length=48, max_new_tokens=160)
+        for _, policy in zip(PROMPTS, ["rho-eos", "fixed", "daedal"] * len(PROMPTS), strict=False)
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, list[list[int]]]:
+    llm = LLM("tiny", max_rows=1)
+    return {
+        kind: [output.canvas_token_ids for output in llm.generate(PROMPTS, params)]
+        for kind, params in PARAMS.items()
+    }
+
+
+@pytest.mark.parametrize("kind", PARAMS)
+@pytest.mark.parametrize("rows", [3, 8, 32])
+def test_same_tokens_at_any_batch_size_and_in_any_order(
+    alone: dict[str, list[list[int]]], kind: str, rows: int
+) -> None:
+    order = list(range(len(PROMPTS)))
+    random.Random(rows).shuffle(order)
+    outputs = LLM("tiny", max_rows=rows).generate(
+        [PROMPTS[index] for index in order], [PARAMS[kind][index] for index in order]
+    )
+    for index, output in zip(order, outputs, strict=True):
+        assert output.canvas_token_ids == alone[kind][index]
+
+
+def test_logits_are_equal_alone_and_packed() -> None:
+    llm = LLM("tiny")
+    rows = [
+        Sequence(str(n), np.array(llm.prepare(prompt, p)[0]), p, llm.special)
+        for n, (prompt, p) in enumerate(zip(PROMPTS, PARAMS["greedy"], strict=True))
+    ]
+
+    def logits(sequences: list[Sequence]) -> tuple[torch.Tensor, ...]:
+        batch = pack(sequences, shift=0)
+        with torch.inference_mode():
+            packed = llm.model(
+                torch.from_numpy(batch.input_ids)[None],
+                position_ids=torch.from_numpy(batch.position_ids)[None],
+                rows=PackedRows(batch.row_lengths),
+            ).logits[0]
+        return packed.split(batch.row_lengths)
+
+    for row, together in zip(rows, logits(rows), strict=True):
+        assert (logits([row])[0] - together).abs().max() <= 1e-4
