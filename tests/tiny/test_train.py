@@ -17,7 +17,7 @@ from rho_eos.tiny.model import QUICK
 from rho_eos.tiny.muon import orthogonalised
 from rho_eos.tiny.train import Trainer, draw_curve, train
 
-STEPS = 60
+STEPS = 40
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,8 @@ def losses(trainer: Trainer, steps: int) -> list[float]:
 
 
 def test_the_loss_falls(tmp_path: Path) -> None:
-    first = losses(Trainer(tmp_path, QUICK, seed=1), 40)
-    assert sum(first[-5:]) < 0.7 * sum(first[:5])
+    first = losses(Trainer(tmp_path, QUICK, seed=1), 150)
+    assert sum(first[-10:]) < 0.6 * sum(first[:10])
 
 
 def test_the_same_seed_trains_the_same_model(tmp_path: Path) -> None:
@@ -74,17 +74,18 @@ def test_resuming_nothing_is_an_error(tmp_path: Path) -> None:
 def test_a_killed_run_resumes(tmp_path: Path) -> None:
     """The whole command, killed once it has saved, and run again."""
     command = [sys.executable, "-m", "rho_eos.tiny.train", "--out", str(tmp_path), "--quick"]
-    first = subprocess.Popen([*command, "--minutes", "0.15", "--steps", "100000"])
+    first = subprocess.Popen([*command, "--minutes", "30", "--save-minutes", "0.02"])
     state = tmp_path / "state.pt"
     deadline = time.monotonic() + 240
     while not state.exists() and time.monotonic() < deadline:
-        time.sleep(0.2)
+        time.sleep(0.1)
     first.kill()
     first.wait()
-    saved = torch.load(state, weights_only=True)["progress"]
-    subprocess.run([*command, "--minutes", f"{saved[2] + 0.05}", "--resume"], check=True)
-    resumed = torch.load(state, weights_only=True)["progress"]
-    assert resumed[0] > saved[0]
+    step, _, minutes = torch.load(state, weights_only=True)["progress"]
+    assert step > 0
+    subprocess.run([*command, "--minutes", f"{minutes + 0.02}", "--resume"], check=True)
+    assert torch.load(state, weights_only=True)["progress"][0] > step
+    assert (tmp_path / "model.safetensors").exists()
     assert (tmp_path / "curve.png").exists()
 
 

@@ -23,15 +23,23 @@ class Size:
     mlp: int = 336
     tokens: int = 3072  # per batch and process, both streams counted
     hardest: float = 1.0  # share of each task's steps that is reached
-    validation_steps: int | None = None  # difficulty of validation problems, if not drawn
+    validation: int = 6  # problems per task to try decoding on
+    validation_steps: int | None = None  # their difficulty, if not drawn
     validation_length: int = 320
 
 
 FULL = Size()
 QUICK = Size(
-    width=64, layers=2, heads=2, mlp=160, tokens=1024, hardest=0.1, validation_steps=1,
-    validation_length=64,
-)  # fmt: skip
+    width=64,
+    layers=2,
+    heads=2,
+    mlp=160,
+    tokens=1024,
+    hardest=0.1,
+    validation=1,
+    validation_steps=1,
+    validation_length=48,
+)
 
 
 def new_model(size: Size, tokenizer: PreTrainedTokenizerBase) -> LLaDAForMaskedLM:
@@ -80,4 +88,4 @@ def _tell_numbers_apart(model: LLaDAForMaskedLM, tokenizer: PreTrainedTokenizerB
         ids = [vocabulary[f"{prefix}{n}"] for n in range(100)]
         weights["model.embed_tokens.weight"][ids] *= 0.6
         weights["model.embed_tokens.weight"][ids] += 2.0 * waves @ read
-        weights["lm_head.weight"][ids] += 0.5 * waves @ write
+        weights["lm_head.weight"][ids] += 0.1 * waves @ write

@@ -33,9 +33,11 @@ BLOCK = 32  # what decoding fills at a time
 LONGEST_CANVAS = 512
 LONGEST_ROW = 640
 NO_TARGET = -100
-FAR = 0.2  # weight of content beyond the block being filled: mostly unpredictable
-FAR_EOS = 0.1
-NEAR_EOS = 0.3
+# Weights of what is asked for, in the block being filled (near) and beyond it (far), where most of
+# the text cannot be known yet. What starts a line says whether the answer goes on or ends.
+NEAR, NEAR_START, NEAR_EOS, NEAR_FIRST_EOS = 1.0, 3.0, 0.3, 1.0
+FAR, FAR_START, FAR_EOS, FAR_FIRST_EOS = 0.08, 0.3, 0.06, 0.3
+ANYWHERE, ANYWHERE_EOS = 0.6, 0.1  # where the ratio of MASKs is uniform
 DRILLS = 24  # equations per drill row
 WORDS_ASKED = 0.3  # share of words that next-token rows ask for, beside all numbers
 
@@ -102,8 +104,10 @@ class RowMaker:
         self.mask: int = tokenizer.mask_token_id
         self.eos: int = tokenizer.eos_token_id
         self.is_number = np.zeros(len(tokenizer), bool)
+        self.is_line_break = np.zeros(len(tokenizer), bool)
         for piece, index in tokenizer.get_vocab().items():
             self.is_number[index] = piece.lstrip("Ġ").isdigit()
+            self.is_line_break[index] = piece.startswith("Ċ")
         texts = [f" {a} {sign} {b} = {c}\n" for a, sign, b, c in facts()]
         self.facts = np.array([tokenizer.encode(t, add_special_tokens=False) for t in texts])
 
@@ -123,8 +127,8 @@ class RowMaker:
         length = self._canvas_length(len(answer))
         canvas = np.full(length, self.eos)
         canvas[: len(answer)] = answer[:length]
-        content = canvas != self.eos
-        weights = np.where(content, FAR, FAR_EOS)
+        near = self._weights(canvas, NEAR, NEAR_START, NEAR_EOS, NEAR_FIRST_EOS)
+        weights = self._weights(canvas, FAR, FAR_START, FAR_EOS, FAR_FIRST_EOS)
         hidden = np.ones(length, bool)
         kind = self.rng.random()
         if kind < 0.85:
@@ -134,11 +138,11 @@ class RowMaker:
             hidden[:start] = False
             if kind >= 0.15:
                 hidden[start:end] = self._still_hidden(canvas[start:end])
-            weights[start:end] = np.where(content[start:end], 1.0, NEAR_EOS)
+            weights[start:end] = near[start:end]
         else:
             hidden = self.rng.random(length) < self.rng.random()
             hidden[self.rng.integers(length)] = True
-            weights = np.where(content, 0.6, FAR_EOS)
+            weights = np.where(canvas == self.eos, ANYWHERE_EOS, ANYWHERE)
         ids = np.concatenate([prompt, np.where(hidden, self.mask, canvas)])
         zeros = np.zeros(len(ids), int)
         return Row(
@@ -171,7 +175,8 @@ class RowMaker:
                 hidden[span] = self._still_hidden(answer[span])
         copied = np.arange(start, end)
         if block == 1:
-            asked = self.is_number[answer] | (self.rng.random(len(answer)) < WORDS_ASKED)
+            asked = self.rng.random(len(answer)) < WORDS_ASKED
+            asked |= self.is_number[answer] | self._starts(answer)
             asked[start] = True
             copied = copied[asked[start:end]]
         kind = Kind.NEXT_TOKEN if block == 1 else Kind.BLOCKS
@@ -201,6 +206,7 @@ class RowMaker:
         blocks = np.concatenate([np.zeros(len(prompt), int), np.arange(len(answer)) // block + 1])
         positions = np.arange(clean)
         second = len(prompt) + copied
+        weights = self._weights(answer, NEAR, NEAR_START, NEAR_EOS, NEAR_FIRST_EOS)
         return Row(
             ids=np.concatenate([prompt, answer, np.where(hidden, self.mask, answer)[copied]]),
             positions=np.concatenate([positions, positions[second]]),
@@ -209,12 +215,25 @@ class RowMaker:
             targets=np.concatenate(
                 [np.full(clean, NO_TARGET), np.where(hidden, answer, NO_TARGET)[copied]]
             ),
-            weights=np.concatenate(
-                [np.zeros(clean), np.where(answer == self.eos, NEAR_EOS, 1.0)[copied]]
-            ),
+            weights=np.concatenate([np.zeros(clean), weights[copied]]),
             kind=kind,
             task=task,
         )
+
+    def _starts(self, text: Ints) -> np.ndarray:
+        """Whether a position starts a line."""
+        starts = np.zeros(len(text), bool)
+        starts[1:] = self.is_line_break[text[:-1]]
+        return starts
+
+    def _weights(
+        self, text: Ints, content: float, start: float, eos: float, first_eos: float
+    ) -> Floats:
+        weights = np.where(self._starts(text), start, content)
+        is_eos = text == self.eos
+        weights[is_eos] = eos
+        weights[is_eos.argmax()] = first_eos if is_eos.any() else weights[0]
+        return weights
 
     def _canvas_length(self, answer: int) -> int:
         """Mostly tight, which is cheap; sometimes far too long, or too short."""

@@ -42,7 +42,7 @@ from rho_eos.tiny.tokenizer import build_tokenizer
 MATRIX_RATE, OTHER_RATE = 0.02, 0.006
 AVERAGING = 0.995
 LOG_STEPS = 100
-VALIDATION = range(10**6, 10**6 + 6)  # seeds; other test problems than `held_out` gives
+VALIDATION_SEED = 10**6  # other test problems than `held_out` gives
 
 Sums = dict[str, tuple[float, int]]  # what was added up, and how many
 
@@ -123,7 +123,10 @@ class Trainer:
         params = DecodeParams(policy="fixed", initial_length=self.size.validation_length)
         shares = {}
         for name, task in TASKS.items():
-            problems = [task.problem(seed, self.size.validation_steps) for seed in VALIDATION]
+            problems = [
+                task.problem(VALIDATION_SEED + number, self.size.validation_steps)
+                for number in range(self.size.validation)
+            ]
             outputs = llm.generate([problem.prompt for problem in problems], params)
             right = [task.grade(p, o.text) for p, o in zip(problems, outputs, strict=True)]
             shares[name] = sum(right) / len(right)
@@ -277,8 +280,8 @@ def draw_curve(history: list[dict[str, Any]], path: Path) -> None:
     for color, name in enumerate(TASKS):
         canvas = [(r["minutes"], r[key]) for r in logged if (key := f"canvas/{name}") in r]
         solved = [(r["minutes"], r["solved"][name]) for r in history if "solved" in r]
-        right.plot(*zip(*canvas, strict=True), color=f"C{color}", label=name)
-        right.plot(*zip(*solved, strict=True), "o", color=f"C{color}")
+        right.plot([at for at, _ in canvas], [y for _, y in canvas], f"C{color}", label=name)
+        right.plot([at for at, _ in solved], [y for _, y in solved], f"C{color}o")
     right.set(xlabel="minutes", ylabel="numbers right (lines), solved (dots)", ylim=(0, 1.02))
     right.legend()
     figure.savefig(path, dpi=150)
@@ -290,12 +293,21 @@ def main(
     quick: Annotated[bool, typer.Option(help="a far smaller model on short problems")] = False,
     resume: Annotated[bool, typer.Option(help="go on from state.pt in the folder")] = False,
     steps: Annotated[int | None, typer.Option(help="schedule by steps, not the clock")] = None,
+    save_minutes: Annotated[float, typer.Option(help="between saves of the state")] = 3.0,
     seed: Annotated[int, typer.Option(help="of problems, masks and initial weights")] = 1,
 ) -> None:
     """Train a small masked diffusion language model on the four tiny tasks."""
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
-    trainer = train(out, minutes, QUICK if quick else FULL, seed=seed, steps=steps, resume=resume)
+    trainer = train(
+        out,
+        minutes,
+        QUICK if quick else FULL,
+        seed=seed,
+        steps=steps,
+        resume=resume,
+        save_minutes=save_minutes,
+    )
     if trainer.rank == 0:
         draw_curve(trainer.history, out / "curve.png")
         print(f"checkpoint and curve.png are in {out}")
