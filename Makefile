@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 # Pinned here, not in pyproject.toml, so that the small CPU build is installed.
 TORCH ?= torch==2.13.0
 
-.PHONY: setup demo test lint format bench clean help
+.PHONY: setup demo test lint format bench bench-serve clean help
 
 help: ## this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/ —/'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/ —/'
 
 setup: $(READY) ## create .venv with the package and everything needed to work on it
 
@@ -36,6 +36,9 @@ format: $(READY) ## let ruff format and fix
 
 bench: $(READY) ## speed and memory as ratios to the naive reference decoder
 	@$(BIN)/python -m benchmarks.decode
+
+bench-serve: $(READY) ## throughput of the server under load, as ratios to sequential requests
+	@$(BIN)/python -m benchmarks.serve_load
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -18,7 +18,7 @@ try:
 except ModuleNotFoundError:  # pragma: no cover  the browser fixture then says why
     sync_playwright = None
 
-CHROMIUM = "/nonexistent/chromium"
+CHROMIUM = "/usr/bin/chromium"
 QUIET = (
     "--no-sandbox",
     "--disable-gpu",
