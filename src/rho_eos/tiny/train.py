@@ -11,6 +11,9 @@ Muon, the rest with AdamW; what is saved is a moving average of the weights.
 `OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m rho_eos.tiny.train …` averages their gradients.
 The same seed gives the same problems and masks if the schedule follows `--steps`; by default it
 follows the clock, so that it is complete when the minutes are over.
+
+A run that was stopped goes on with `--resume`. Minutes count over all stretches; asking for more of
+them than before stretches the schedule, so that a finished run can be lengthened as well.
 """
 
 from __future__ import annotations
