@@ -11,6 +11,21 @@ from transformers import PreTrainedTokenizerBase
 from rho_eos.models.llada import LLaDAConfig, LLaDAForMaskedLM
 
 PERIODS = (2, 5, 10, 20, 50, 100)
+#: Fields that our code does not read but LLaDA's own does, at the values of its published models.
+PUBLISHED_FIELDS = {
+    "alibi_bias_max": 8.0,
+    "attention_layer_norm_with_affine": True,
+    "block_group_size": 1,
+    "embedding_dropout": 0.0,
+    "flash_attention": False,
+    "init_cutoff_factor": None,
+    "init_device": "cpu",
+    "init_fn": "normal",
+    "multi_query_attention": None,
+    "precision": None,
+    "residual_dropout": 0.0,
+    "rope_full_precision": True,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,7 @@ def new_model(size: Size, tokenizer: PreTrainedTokenizerBase) -> LLaDAForMaskedL
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.eos_token_id,
+        **PUBLISHED_FIELDS,
     )
     model = LLaDAForMaskedLM(config)
     for name, parameter in model.named_parameters():
