@@ -12,15 +12,15 @@ from rho_eos.engine.sequence import Sequence
 from rho_eos.models.attention import PackedRows
 from rho_eos.tiny.tasks import TASKS, held_out
 
-PROMPTS = [problem.prompt for name in TASKS for problem in held_out(name, 6)]
+PROMPTS = [problem.prompt for name in TASKS for problem in held_out(name, 3)]
 PARAMS = {
-    "greedy": [DecodeParams(initial_length=32, max_new_tokens=192) for _ in PROMPTS],
+    "greedy": [DecodeParams(initial_length=32, max_new_tokens=96) for _ in PROMPTS],
     "seeded": [
-        DecodeParams(initial_length=32, max_new_tokens=128, temperature=0.7, seed=seed)
+        DecodeParams(initial_length=32, max_new_tokens=64, temperature=0.7, seed=seed)
         for seed in range(len(PROMPTS))
     ],
     "mixed policies": [
-        DecodeParams(policy=policy, initial_length=48, max_new_tokens=160)
+        DecodeParams(policy=policy, initial_length=48, max_new_tokens=96)
         for _, policy in zip(PROMPTS, ["rho-eos", "fixed", "daedal"] * len(PROMPTS), strict=False)
     ],
 }
