@@ -1,5 +1,6 @@
 """Fixtures that several rooms use."""
 
+import signal
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -7,6 +8,10 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so would every process
+# they start; some tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("default", deadline=None)
