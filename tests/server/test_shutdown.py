@@ -13,18 +13,18 @@ import pytest
 from rho_eos import LLM, DecodeParams
 from tests.server.conftest import MODEL, Process, start_server
 
-LONG = {"initial_length": 64, "max_tokens": 256, "threshold": 1.0, "block_length": 32}
+LONG = {"initial_length": 64, "max_tokens": 160, "threshold": 1.0, "block_length": 32}
 
 
 @pytest.fixture
 def fresh(byte_checkpoint: Path, tmp_path: Path) -> Process:
-    return start_server(byte_checkpoint, tmp_path / "log", "--drain-seconds", "120")
+    return start_server(byte_checkpoint, tmp_path / "log", "--drain-seconds", "300")
 
 
 def ask(server: Process, text: str) -> httpx.Response:
     body = {"model": MODEL, "messages": [{"role": "user", "content": text}], **LONG}
     url = f"{server.url}/v1/chat/completions"
-    return httpx.post(url, json=body, timeout=240, trust_env=False)
+    return httpx.post(url, json=body, timeout=400, trust_env=False)
 
 
 def in_flight(server: Process) -> float:
