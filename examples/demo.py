@@ -6,6 +6,7 @@ Run it with `make demo`. It needs nothing but the embedded model.
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from rho_eos import LLM, DecodeParams, Output
 from rho_eos.tiny.tasks import TASKS
@@ -42,29 +43,38 @@ def main() -> None:
             results[name] = llm.generate(prompts, params)
 
     console.rule("What ρ-EOS answers")
-    for (task, problem), output in zip(problems, results["ρ-EOS"], strict=True):
+    answered = list(zip(problems, results["ρ-EOS"], strict=True))
+    for (task, problem), output in answered:
         right = task.grade(problem, output.text)
         verdict = "[green]right[/green]" if right else "[red]wrong[/red]"
         usage = output.usage
         title = f"{task.name} · {verdict} · started with 32, ended with {usage.n_token} positions"
-        console.print(Panel(problem.prompt, title=title, title_align="left", style="dim"))
+        console.print(Panel(Text(problem.prompt), title=title, title_align="left", style="dim"))
         console.print(output.text, markup=False)
         console.print()
 
     console.rule("What it costs")
-    table = Table(caption=CAPTION, caption_justify="left")
+    table = Table()
     for column in ("", "right", "N_token", "E_token", "E_ratio", "NFE", "positions", "seconds"):
         table.add_column(column, justify="left" if not column else "right")
     for name, outputs in results.items():
         table.add_row(name, *_row(problems, outputs), style="bold" if name == "ρ-EOS" else None)
     console.print(table)
+    console.print(LEGEND)
+    solved = sum(task.grade(problem, output.text) for (task, problem), output in answered)
+    if solved < len(answered) / 2:
+        console.print(EARLY, style="yellow")
 
 
-CAPTION = (
-    "Means over the prompts. N_token: canvas at the end; E_token: used of it; E_ratio: their\n"
-    "quotient; NFE: forwards; positions: Σ (prompt + canvas) over the forwards, the honest cost;\n"
-    "seconds: for all prompts together. fixed 32 cuts long answers off; fixed 256 pays for MASKs\n"
+LEGEND = (
+    "Means over the prompts. N_token: canvas at the end; E_token: used of it; E_ratio: their "
+    "quotient; NFE: forwards; positions: Σ (prompt + canvas) over the forwards, the honest cost; "
+    "seconds: for all prompts together. fixed 32 cuts long answers off; fixed 256 pays for MASKs "
     "nobody needs; ρ-EOS starts at 32 and fits the canvas to the answer while it writes it."
+)
+EARLY = (
+    "The answers are mostly wrong: the checkpoint that ships now is an early one. What to look at "
+    "is the length: how the canvas ends up fitting what is written into it."
 )
 
 
