@@ -13,6 +13,7 @@ from rho_eos.cli.eval import evaluate
 from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
 from rho_eos.cli.inspect import inspect
+from rho_eos.cli.reproduce import reproduce
 from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
 from rho_eos.cli.watch import watch
@@ -57,6 +58,7 @@ for _command in (generate, chat, watch):
 app.command("eval")(with_settings(EngineConfig, DecodeParams)(evaluate))
 app.command()(compare)
 app.command()(inspect)
+app.command()(with_settings(EngineConfig)(reproduce))
 app.command()(with_settings(EngineConfig)(info))
 app.command()(with_settings(EngineConfig, ServerConfig)(serve))
 

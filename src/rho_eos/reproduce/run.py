@@ -1,0 +1,115 @@
+"""Run what is missing, then make the tables and figures of what is there.
+
+cells = study.cells(plans)        each once, whatever tables share it
+evaluate(cell)                    unless finished; an interrupted one goes on
+write_table / write_figures       as soon as all their cells are there
+write_index
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from rho_eos.errors import UserError
+from rho_eos.evals import find_task
+from rho_eos.evals.answers import AnswerSource
+from rho_eos.evals.code_task import CodeTask
+from rho_eos.evals.report import write_summary
+from rho_eos.evals.run import Progress, evaluate
+from rho_eos.evals.run_folder import write_json
+from rho_eos.evals.sandbox import probe_backend
+from rho_eos.reproduce.cells import Cell, Study
+from rho_eos.reproduce.index import ABOUT, about, read_about, write_index
+from rho_eos.reproduce.plan import Plan
+from rho_eos.reproduce.tables import Result, comparison_of, table_of
+
+
+class Watcher(Protocol):
+    """Whoever shows how far it is."""
+
+    def start(self, cell: Cell) -> None: ...
+    def show(self, cell: Cell, progress: Progress) -> None: ...
+    def finish(self, cell: Cell) -> None: ...
+
+
+def reproduce(
+    study: Study,
+    tables: Sequence[Plan],
+    figures: Sequence[Plan],
+    open_source: Callable[[], AnswerSource],
+    watcher: Watcher,
+    unsafe_code: bool = False,
+) -> list[Result]:
+    """The tables, all of them on disk together with the figures and the index."""
+    check_folder(study)
+    check_means(study.cells([*tables, *figures]), bool(figures), unsafe_code)
+
+    def run(plans: Sequence[Plan]) -> None:
+        for cell in study.cells(plans):
+            if not cell.finished:
+                watcher.start(cell)
+                run_cell(cell, open_source, watcher, unsafe_code)
+                watcher.finish(cell)
+
+    study.folder.mkdir(parents=True, exist_ok=True)
+    write_json(study.folder / ABOUT, about(study))
+    results = []
+    for plan in tables:
+        run([plan])
+        made = [table_of(study, plan)]
+        if plan.name == "main":
+            made += comparison_of(study, plan)
+        for result in made:
+            result.write(study.folder)
+        results += made
+        write_index(study.folder)
+    if figures:
+        run(figures)
+        _write_figures(study, tables, figures)
+        write_index(study.folder)
+    return results
+
+
+def run_cell(
+    cell: Cell, open_source: Callable[[], AnswerSource], watcher: Watcher, unsafe_code: bool
+) -> None:
+    def show(progress: Progress) -> None:
+        watcher.show(cell, progress)
+
+    lines = evaluate(cell.evaluation, cell.folder, open_source, unsafe_code, show)
+    write_summary(cell.folder, lines)
+
+
+def check_folder(study: Study) -> None:
+    """Tables of two models would overwrite each other."""
+    found = read_about(study.folder)
+    if found is not None and found["model"] != study.config.model:
+        raise UserError(
+            f"{study.folder} holds the reproduction of {found['model']}, not of "
+            f"{study.config.model}: give another --out"
+        )
+
+
+def check_means(cells: Sequence[Cell], figures: bool, unsafe_code: bool) -> None:
+    """What the last cell will need is looked for before the first one runs."""
+    pending = [cell for cell in cells if not cell.finished]
+    if any(isinstance(find_task(cell.task), CodeTask) for cell in pending):
+        probe_backend(unsafe_code)
+    if figures:
+        _figures_module()
+
+
+def _figures_module() -> Any:
+    try:
+        from rho_eos.reproduce import figures
+    except ImportError:
+        raise UserError("figures need matplotlib (pip install 'rho-eos[plots]')") from None
+    return figures
+
+
+def _write_figures(study: Study, tables: Sequence[Plan], plans: Sequence[Plan]) -> None:
+    drawing = _figures_module()
+    scatter, curves = plans
+    main = next((plan for plan in tables if plan.name == "main"), None)
+    folder: Path = study.folder
+    drawing.write_figures(folder, study, scatter, curves, main)

@@ -1,0 +1,69 @@
+"""How figures look: one colour per policy everywhere, safe for colour-blind readers, large type."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from rho_eos.reproduce.plan import DAEDAL, RHO_ASYM, RHO_SYM
+
+# Okabe and Ito's palette; the marker says the same again for those who print in grey.
+POLICIES = {
+    "fixed, one token a step": ("#999999", "s"),
+    "fixed, τ rule": ("#0072B2", "o"),
+    DAEDAL: ("#E69F00", "D"),
+    RHO_SYM: ("#009E73", "^"),
+    RHO_ASYM: ("#D55E00", "v"),
+}
+REGION = "#D55E00"
+INK, FAINT = "#222222", "#BBBBBB"
+STYLE = {
+    "font.size": 12,
+    "axes.titlesize": 13,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 12,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "lines.linewidth": 2.2,
+    "legend.frameon": False,
+    "legend.fontsize": 11,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "rho-eos",  # the same picture is the same file
+}
+
+
+def length_colours(lengths: tuple[int, ...]) -> dict[int, Any]:
+    """Short to long is light to dark."""
+    shades = matplotlib.colormaps["cividis_r"]
+    last = max(1, len(lengths) - 1)
+    return {length: shades(0.12 + 0.88 * at / last) for at, length in enumerate(lengths)}
+
+
+def panels(columns: int, rows: int = 1, width: float = 5.2, height: float = 4.2) -> tuple[Any, Any]:
+    """A figure and its axes, (rows, columns), without the global state of pyplot."""
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def save(figure: Any, stem: Path) -> None:
+    figure.savefig(stem.with_suffix(".png"), dpi=160)
+    figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
+
+
+def shade_region(axes: Any, region: tuple[float, float]) -> None:
+    axes.axhspan(*region, color=REGION, alpha=0.10, linewidth=0)
+
+
+def length_axis(axes: Any, lengths: tuple[int, ...]) -> None:
+    """Doubling lengths are equal distances, and are written out."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(lengths, [str(length) for length in lengths])
+    axes.minorticks_off()
