@@ -49,7 +49,7 @@ def rho_over_steps(fixed: dict[int, Sequence[Line]], task: str) -> Any:
         axes.plot(curve.x, curve.mean, color=colours[length], label=f"{length}")
     axes.set(xlabel="denoising steps made (%)", xlim=(0, 100), title=f"ρ at fixed lengths, {task}")
     _rho_axis(axes)
-    _legend_beside(axes, "canvas length\n(tokens)")
+    style.legend_beside(axes, "canvas length\n(tokens)")
     return figure
 
 
@@ -63,19 +63,17 @@ def convergence(
         _line(middle, over_steps(adaptive[length], "rho"), colour, f"{length}")
         _line(right, over_steps(adaptive[length], "length"), colour, f"{length}")
     for axes, title in ((left, f"Fixed length, {task}"), (middle, "ρ-EOS Asym")):
-        style.shade_region(axes, ASYM)
-        axes.set(xlabel="step (forwards)", title=title)
+        shade = style.shade_region(axes, ASYM)
+        axes.set_title(title)
         _rho_axis(axes)
-    right.set(xlabel="step (forwards)", ylabel="canvas length L (tokens)", title="ρ-EOS Asym")
+    right.set(ylabel="canvas length L (tokens)", title="ρ-EOS Asym")
     right.set_yscale("log", base=2)
     right.set_yticks(list(fixed), [str(length) for length in fixed])
     right.minorticks_off()
     last = max(axes.get_xlim()[1] for axes in (left, middle, right))
     for axes in (left, middle, right):
-        axes.set_xlim(0, last)
-    middle.text(last * 0.99, ASYM[1] - 0.02, "equilibrium region", ha="right", va="top",
-                color=style.REGION, fontsize=10)  # fmt: skip
-    _legend_beside(right, "(initial) length\n(tokens)")
+        axes.set(xlabel="step (forwards)", xlim=(0, last))
+    style.legend_beside(right, "L, or L_init (tokens)", (shade, "equilibrium\nregion"))
     return figure
 
 
@@ -84,12 +82,11 @@ def expansion_functions() -> Any:
     figure, [[axes]] = style.panels(1, width=7.2)
     rho = np.linspace(0, 1, 1001)
     low, high = ASYM
-    for name, colour in EXPANSION_COLOURS.items():
+    for number, (name, colour) in enumerate(EXPANSION_COLOURS.items()):
         params = DecodeParams(expansion=name, rho_low=low, rho_high=high)
         change = [_length_change(float(value), params) for value in rho]
-        axes.plot(rho, change, color=colour, label=name)
+        axes.plot(rho, change, color=colour, label=name, linewidth=8 - 3 * number)  # none hidden
     axes.axvspan(low, high, color=style.REGION, alpha=0.10, linewidth=0)
-    axes.axhline(0, color=style.INK, linewidth=0.8)
     axes.text((low + high) / 2, 34, "hold", ha="center", color=style.REGION)
     axes.set(
         xlabel="ρ, implicit EOS density",
@@ -97,7 +94,7 @@ def expansion_functions() -> Any:
         xlim=(0, 1),
         title="Expansion functions E(ρ), region [0.4, 0.8]",
     )
-    _legend_beside(axes, "E(ρ)")
+    style.legend_beside(axes, "E(ρ)")
     return figure
 
 
@@ -119,13 +116,13 @@ def e_ratio(study: Study, plan: Plan) -> Any:
             axes.scatter(
                 [line["n_token"] for line in lines],
                 [100 * line["e_ratio"] for line in lines],
-                s=26, alpha=0.6, color=colour, marker=marker, linewidths=0,
+                s=36, alpha=0.6, color=colour, marker=marker, linewidths=0,
                 label=series if lines else None,
             )  # fmt: skip
         style.length_axis(axes, tuple(sorted(set(lengths))))
         axes.set(xlabel="N_token, final canvas (tokens)", ylim=(-3, 103), title=task)
     grid[0][0].set_ylabel("E_ratio (%)")
-    _legend_beside(grid[0][-1], "each sample")
+    style.legend_beside(grid[0][-1], "each sample")
     return figure
 
 
@@ -152,7 +149,7 @@ def trade_off(study: Study, main: Plan) -> Any:
         axes.set_ylabel("accuracy (%) ± standard error")
     for axes in grid[-1]:
         axes.set_xlabel("positions evaluated per sample")
-    _legend_beside(grid[0][-1], "fixed lengths are joined,\nshort to long")
+    style.legend_beside(grid[0][-1], "fixed lengths are joined,\nshort to long")
     return figure
 
 
@@ -174,11 +171,3 @@ def _line(axes: Any, curve: Curve, colour: Any, label: str) -> None:
 
 def _rho_axis(axes: Any) -> None:
     axes.set(ylabel="ρ, implicit EOS density", ylim=(-0.02, 1.02))
-
-
-def _legend_beside(axes: Any, title: str) -> None:
-    """Outside on the right, where it covers nothing."""
-    axes.legend(
-        title=title, loc="upper left", bbox_to_anchor=(1.01, 1.0), alignment="left",
-        borderaxespad=0,
-    )  # fmt: skip

@@ -17,7 +17,7 @@ POLICIES = {
     RHO_ASYM: ("#D55E00", "v"),
 }
 REGION = "#D55E00"
-INK, FAINT = "#222222", "#BBBBBB"
+INK = "#222222"
 STYLE = {
     "font.size": 12,
     "axes.titlesize": 13,
@@ -42,9 +42,9 @@ STYLE = {
 
 def length_colours(lengths: tuple[int, ...]) -> dict[int, Any]:
     """Short to long is light to dark."""
-    shades = matplotlib.colormaps["cividis_r"]
+    shades = matplotlib.colormaps["viridis_r"]
     last = max(1, len(lengths) - 1)
-    return {length: shades(0.12 + 0.88 * at / last) for at, length in enumerate(lengths)}
+    return {length: shades(0.1 + 0.9 * at / last) for at, length in enumerate(lengths)}
 
 
 def panels(columns: int, rows: int = 1, width: float = 5.2, height: float = 4.2) -> tuple[Any, Any]:
@@ -58,12 +58,30 @@ def save(figure: Any, stem: Path) -> None:
     figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
 
 
-def shade_region(axes: Any, region: tuple[float, float]) -> None:
-    axes.axhspan(*region, color=REGION, alpha=0.10, linewidth=0)
+def shade_region(axes: Any, region: tuple[float, float]) -> Any:
+    """The shade, for a legend to name it."""
+    return axes.axhspan(*region, color=REGION, alpha=0.10, linewidth=0)
+
+
+def legend_beside(axes: Any, title: str, *more: tuple[Any, str]) -> None:
+    """Outside on the right, where it covers nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    for handle, label in more:
+        handles, labels = [*handles, handle], [*labels, label]
+    axes.legend(
+        handles,
+        labels,
+        title=title,
+        loc="upper left",
+        bbox_to_anchor=(1.02, 1.0),
+        alignment="left",
+        borderaxespad=0,
+    )
 
 
 def length_axis(axes: Any, lengths: tuple[int, ...]) -> None:
     """Doubling lengths are equal distances, and are written out."""
     axes.set_xscale("log", base=2)
     axes.set_xticks(lengths, [str(length) for length in lengths])
+    axes.set_xlim(lengths[0] / 1.15, lengths[-1] * 1.15)
     axes.minorticks_off()

@@ -140,7 +140,10 @@ def comparison_of(study: Study, main: Plan) -> list[Result]:
         for policy in (RHO_ASYM, RHO_SYM):
             for rival in (best, DAEDAL):
                 rows.append([policy, task, rival, *_changes(lines[policy], lines[rival])])
-    columns = ("policy", "task", "against", "n", "Acc", "95%", "p", "positions", "of 95%")
+    columns = (
+        *("policy", "task", "against", "n"),
+        *("Acc", "Acc 95%", "p", "positions", "positions 95%"),
+    )
     table = Table(columns, rows, labels=3)
     return [Result("comparison", "ρ-EOS against fixed length and DAEDAL", table, BEST_FIXED)]
 
