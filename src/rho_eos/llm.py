@@ -1,8 +1,6 @@
 """The front door: load a model once, then generate, chat or stream."""
 
-import dataclasses
 import itertools
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +10,8 @@ from rho_eos.engine.runner import ModelRunner
 from rho_eos.errors import UserError
 from rho_eos.models.loading import choose_device, choose_dtype, load_model, open_checkpoint
 from rho_eos.outputs import Output
-from rho_eos.prompts import Message, Prompt, encode_prompt
+from rho_eos.preparation import Preparer
+from rho_eos.prompts import Message, Prompt
 from rho_eos.streaming import StreamerAdapter, StreamEvent, TextDelta
 
 Params = DecodeParams | Mapping[str, Any] | None
@@ -34,16 +33,16 @@ class LLM:
         self.tokenizer = self.checkpoint.tokenizer
         self.special = self.checkpoint.special
         self.context_length = self.checkpoint.context_length
+        self._preparer = Preparer(self.checkpoint)
+        self.runner = ModelRunner(self.model, self.special, self.config.logits_megabytes)
         self.engine = Engine(
-            ModelRunner(self.model, self.special, self.config.logits_megabytes),
+            self.runner,
             self.special,
             self.detokenize,
             self.config.max_rows,
             self.config.max_positions,
         )
         self._ids = itertools.count()
-        # How a tokenizer treats special tokens is its state, set for each text: one at a time.
-        self._tokenizer_lock = threading.Lock()
 
     def generate(
         self,
@@ -98,19 +97,7 @@ class LLM:
         self, prompt: Prompt, params: DecodeParams, raw: bool = False, answer_prefix: str = ""
     ) -> tuple[list[int], DecodeParams]:
         """Token ids and parameters, checked against the model's context."""
-        vocabulary = self.model.config.vocab_size
-        with self._tokenizer_lock:
-            ids = encode_prompt(prompt, self.tokenizer, vocabulary, raw, answer_prefix)
-        if params.stop and self.tokenizer is None:
-            raise UserError("stop takes strings, but this model has no tokenizer")
-        room = self.context_length - len(ids)
-        if room < params.first_length:
-            raise UserError(
-                f"the prompt has {len(ids)} tokens; with initial_length {params.first_length} that "
-                f"is more than the model's context of {self.context_length}"
-            )
-        limit = min(params.max_new_tokens, room)
-        return ids, dataclasses.replace(params, max_new_tokens=limit)
+        return self._preparer.prepare(prompt, params, raw, answer_prefix)
 
     def submit(self, prompt: list[int], params: DecodeParams) -> str:
         """Queue a prepared request with the engine and return its id."""
@@ -119,10 +106,7 @@ class LLM:
         return id
 
     def detokenize(self, ids: list[int]) -> str:
-        if self.tokenizer is None:
-            return ""
-        with self._tokenizer_lock:
-            return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        return self._preparer.detokenize(ids)
 
     def _steps(self, prompt: list[int], params: DecodeParams) -> Iterator[StepEvent]:
         id = self.submit(prompt, params)

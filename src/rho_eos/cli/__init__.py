@@ -13,6 +13,7 @@ from rho_eos.cli.eval import evaluate
 from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
 from rho_eos.cli.inspect import inspect
+from rho_eos.cli.lm_eval import lm_eval
 from rho_eos.cli.reproduce import reproduce
 from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
@@ -59,6 +60,15 @@ app.command("eval")(with_settings(EngineConfig, DecodeParams)(evaluate))
 app.command()(compare)
 app.command()(inspect)
 app.command()(with_settings(EngineConfig)(reproduce))
+# All that follows the command is for lm-eval to read, --help included.
+app.command(
+    "lm-eval",
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    },
+)(lm_eval)
 app.command()(with_settings(EngineConfig)(info))
 app.command()(with_settings(EngineConfig, ServerConfig)(serve))
 

@@ -7,6 +7,7 @@ token, its probability and P(EOS).
 
 import math
 import time
+from collections.abc import Iterator
 from collections.abc import Sequence as Rows
 from typing import Any, Protocol
 
@@ -72,19 +73,31 @@ class ModelRunner:
         self.forward_seconds += time.perf_counter() - started
         return hidden
 
+    @torch.inference_mode()
+    def score(self, sequences: Rows[Sequence], answers: Rows[np.ndarray]) -> list[np.ndarray]:
+        """For each sequence, log P of its answer's tokens at its MASKs.
+
+        An answer is the canvas with nothing masked.
+        """
+        batch = pack(sequences, self.model.prediction_shift)
+        hidden = self._hidden_states(batch)
+        targets = [answer[at] for answer, at in zip(answers, batch.wanted, strict=True)]
+        target = self._on_device(np.concatenate(targets))[:, None]
+        parts = [
+            logits.gather(-1, target[part])[:, 0] - logits.logsumexp(-1)
+            for part, logits in self._logits(hidden, batch, sequences)
+        ]
+        scores = torch.cat(parts).double().cpu().numpy()
+        return np.split(scores, np.cumsum(batch.counts)[:-1])
+
     def _statistics(
         self, hidden: torch.Tensor, batch: PackedBatch, sequences: Rows[Sequence]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Chosen token, its probability and P(EOS) at every wanted position, chunk by chunk."""
-        wanted = hidden[self._on_device(batch.read_at)]
-        unconditional = hidden[self._on_device(batch.unconditional_at)]
         owners = np.repeat(np.arange(len(sequences)), batch.counts)
         positions = np.concatenate(batch.wanted)
         parts: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
-        for start in range(0, len(wanted), self.chunk):
-            part = slice(start, min(start + self.chunk, len(wanted)))
-            logits = self._project(wanted[part])
-            self._guide(logits, unconditional, batch, part, owners, sequences)
+        for part, logits in self._logits(hidden, batch, sequences):
             token = self._choose(logits, owners[part], positions[part], sequences)
             probabilities = torch.softmax(logits, -1, out=logits)  # in place: no second chunk
             confidence = probabilities.gather(-1, token[:, None])[:, 0]
@@ -95,6 +108,19 @@ class ModelRunner:
             confidence.double().cpu().numpy(),
             eos.double().cpu().numpy(),
         )
+
+    def _logits(
+        self, hidden: torch.Tensor, batch: PackedBatch, sequences: Rows[Sequence]
+    ) -> Iterator[tuple[slice, torch.Tensor]]:
+        """(chunk, vocabulary) for one chunk of the wanted positions after the other, guided."""
+        wanted = hidden[self._on_device(batch.read_at)]
+        unconditional = hidden[self._on_device(batch.unconditional_at)]
+        owners = np.repeat(np.arange(len(sequences)), batch.counts)
+        for start in range(0, len(wanted), self.chunk):
+            part = slice(start, min(start + self.chunk, len(wanted)))
+            logits = self._project(wanted[part])
+            self._guide(logits, unconditional, batch, part, owners, sequences)
+            yield part, logits
 
     def _project(self, hidden: torch.Tensor) -> torch.Tensor:
         """(chunk, vocabulary) in float32."""

@@ -1,0 +1,58 @@
+"""`rho-eos lm-eval`: lm-evaluation-harness with our model and our tasks in it."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from rho_eos.errors import UserError
+
+TASK_FILES = Path(__file__).parent.parent / "lm_eval" / "task_files"
+
+
+def lm_eval(context: typer.Context) -> int:
+    """Run lm-evaluation-harness with the model rho_eos and the tasks …_rho.
+
+    Everything after the command is lm-eval's own: see [bold]rho-eos lm-eval run --help[/bold].
+    --model_args takes every engine and decoding parameter, --gen_kwargs every decoding parameter.
+
+    [bold]Examples[/bold]
+
+      rho-eos lm-eval --model rho_eos --model_args pretrained=GSAI-ML/LLaDA-8B-Instruct
+      --tasks gsm8k_rho --apply_chat_template --gen_kwargs preset=sym
+
+      rho-eos lm-eval --model rho_eos --model_args pretrained=tiny,mc_num=32 --tasks arc_easy
+    """
+    if context.args in ([], ["--help"], ["-h"]):
+        print(context.get_help())
+        return 0
+    try:
+        import rho_eos.lm_eval.model  # noqa: F401  registers the model
+    except ModuleNotFoundError as error:
+        if error.name not in ("lm_eval", "datasets"):
+            raise
+        raise UserError(
+            f"this command needs {error.name}: pip install 'rho-eos[lm-eval]'"
+        ) from None
+    from lm_eval._cli import HarnessCLI
+    from lm_eval.utils import setup_logging
+
+    sys.argv = ["rho-eos lm-eval", *context.args]
+    setup_logging()
+    harness = HarnessCLI()
+    arguments = harness.parse_args()
+    arguments.include_path = [str(TASK_FILES), *_own_include_paths(arguments)]
+    harness.execute(arguments)
+    return 0
+
+
+def _own_include_paths(arguments: Any) -> list[str]:
+    """The user's: from the command line, else from the file of `--config`."""
+    import yaml  # type: ignore[import-untyped]
+
+    given = getattr(arguments, "include_path", None)
+    config = getattr(arguments, "config", None)
+    if given is None and config is not None and Path(config).is_file():
+        given = (yaml.safe_load(Path(config).read_text(encoding="utf-8")) or {}).get("include_path")
+    return [given] if isinstance(given, str) else list(given or [])

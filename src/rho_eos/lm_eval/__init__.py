@@ -1,0 +1,1 @@
+"""An edge of its own: rho-eos under lm-evaluation-harness."""

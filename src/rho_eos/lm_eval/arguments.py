@@ -1,0 +1,122 @@
+"""lm-eval's names for things, in ours: `model_args` and `gen_kwargs` to checked settings."""
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rho_eos.config import DecodeParams, EngineConfig, Validated, setting
+from rho_eos.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+#: All names that lm-eval's backends know for the longest answer; ours comes first.
+MOST_TOKENS = ("max_new_tokens", "max_gen_toks", "max_tokens", "max_completion_tokens")
+#: What only sampling reads; a greedy request may carry them.
+SAMPLING_ONLY = ("top_p", "top_k", "min_p")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikelihoodParams(Validated):
+    """How answers are scored where a task asks for their likelihood."""
+
+    mc_num: int = setting(128, "masks drawn for a likelihood; LLaDA's evaluation uses 128")
+    check_greedy: bool = setting(True, "also find out whether greedy decoding gives the answer")
+
+    def __post_init__(self) -> None:
+        self._check_integer("mc_num", 1)
+        self._check_flag("check_greedy")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelArgs:
+    engine: dict[str, Any]
+    decode: dict[str, Any]  # defaults of every request
+    likelihood: LikelihoodParams
+
+
+def read_model_args(given: Mapping[str, Any]) -> ModelArgs:
+    """Sort `model_args` by what they configure; an unknown one is an error that names them all."""
+    given = dict(given)
+    given["model"] = given.pop("pretrained", given.get("model", "tiny"))
+    names = {
+        cls: {field.name for field in dataclasses.fields(cls)}
+        for cls in (EngineConfig, DecodeParams, LikelihoodParams)
+    }
+    for key in given:
+        if not any(key in known for known in names.values()):
+            known = sorted(set().union(*names.values()) - {"model"})
+            raise UserError(
+                f"unknown model argument {key!r}; known are pretrained, {', '.join(known)}"
+            )
+    engine, decode, likelihood = (
+        {key: value for key, value in given.items() if key in known} for known in names.values()
+    )
+    EngineConfig.from_mapping(engine)
+    DecodeParams.from_mapping(decode)
+    return ModelArgs(engine, decode, LikelihoodParams.from_mapping(likelihood))
+
+
+def engine_limits(batch_size: Any, device: str | None) -> dict[str, Any]:
+    """What lm-eval passes to every model, as far as somebody may have meant it.
+
+    Its defaults are a batch of 1 and `cuda:0`, also without CUDA. Here the batch changes the time
+    only, never an answer, so 1 and `auto` leave it to the engine (`max_rows` is the way to insist).
+    """
+    limits: dict[str, Any] = {}
+    text = str(batch_size or "auto")
+    if not text.startswith("auto"):
+        if not text.isdigit() or text == "0":
+            raise UserError(f"batch_size is {batch_size!r}, but takes a number or auto")
+        if int(text) > 1:
+            limits["max_rows"] = int(text)
+    if device:
+        absent = device.startswith("cuda") and not torch.cuda.is_available()
+        limits["device"] = "auto" if absent else device
+        if absent:
+            logger.info("there is no CUDA here, so %s is not used", device)
+    return limits
+
+
+def decode_params(
+    defaults: Mapping[str, Any], gen_kwargs: Mapping[str, Any], repeat: int = 0
+) -> DecodeParams:
+    """The parameters of one request: what the task and `--gen_kwargs` say beats `defaults`."""
+    given = dict(gen_kwargs)
+    own: dict[str, Any] = {"stop": _stop_strings(given)}
+    most = [given.pop(name) for name in MOST_TOKENS if name in given]
+    if most:
+        own["max_new_tokens"] = most[0]
+    do_sample = given.pop("do_sample", None)
+    if do_sample is False:
+        own["temperature"] = 0.0
+        given.pop("temperature", None)
+    merged = {**defaults, **given, **own}
+    if do_sample and "temperature" not in merged:
+        merged["temperature"] = 1.0
+    if not merged.get("temperature"):
+        merged = {key: value for key, value in merged.items() if key not in SAMPLING_ONLY}
+    if "initial_length" not in given:
+        _fit_initial_length(merged)
+    merged["seed"] = merged.get("seed", 0) + repeat
+    return DecodeParams.from_mapping(merged)
+
+
+def _stop_strings(given: dict[str, Any]) -> list[str]:
+    stops: list[str] = []
+    for name in ("until", "stop"):
+        value = given.pop(name, None) or []
+        stops += [value] if isinstance(value, str) else value
+    return [stop for stop in stops if stop]
+
+
+def _fit_initial_length(merged: dict[str, Any]) -> None:
+    """A task's short limit means a short answer, not that the default canvas is a mistake."""
+    fields = {field.name: field.default for field in dataclasses.fields(DecodeParams)}
+    most = merged.get("max_new_tokens", fields["max_new_tokens"])
+    first = merged.get("initial_length", fields["initial_length"])
+    if isinstance(most, int) and isinstance(first, int) and most < first:
+        merged["initial_length"] = most

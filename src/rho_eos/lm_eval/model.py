@@ -1,0 +1,205 @@
+"""`rho_eos` as a model of lm-evaluation-harness: generation by the engine, likelihood by masks.
+
+generate_until           all requests of a run go to the engine at once; it does the batching
+loglikelihood            Monte-Carlo bound and greedy check, as in LLaDA's evaluation
+loglikelihood_rolling    the same over windows of the model's context
+"""
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+# lm-eval registers its own models only when this is imported before anybody else's is registered.
+import lm_eval.models  # noqa: F401
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import TemplateLM
+from lm_eval.api.registry import register_model
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+from tqdm import tqdm
+
+from rho_eos.bulk import Request, decode_all
+from rho_eos.config import DecodeParams
+from rho_eos.errors import UserError
+from rho_eos.evals.provenance import model_identity
+from rho_eos.llm import LLM
+from rho_eos.lm_eval.arguments import decode_params, engine_limits, read_model_args
+from rho_eos.lm_eval.likelihood import Pair, greedy_answers, log_likelihoods
+
+logger = logging.getLogger(__name__)
+
+
+@register_model("rho_eos")
+class RhoEosLM(TemplateLM):
+    """`--model rho_eos --model_args pretrained=…,policy=…`: any engine or decoding parameter."""
+
+    def __init__(
+        self,
+        *,
+        batch_size: int | str | None = None,
+        max_batch_size: int | None = None,  # noqa: ARG002  lm-eval passes it to every model
+        device: str | None = None,
+        **model_args: Any,
+    ) -> None:
+        super().__init__()
+        args = read_model_args(model_args)
+        self.defaults = args.decode
+        self.likelihood = args.likelihood
+        self.llm = LLM(**(engine_limits(batch_size, device) | args.engine))
+        if self.llm.tokenizer is None:
+            raise UserError("lm-eval asks in texts, but this model has no tokenizer")
+        self.tokenizer = self.llm.tokenizer
+        self._device = self.llm.model.device
+
+    # ── generation ───────────────────────────────────────────────────────────────────────────
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        texts: dict[int, str] = {}
+        ready = self._requests(requests)  # all are checked before any of them runs
+        bar = tqdm(total=len(requests), desc="generating", disable=disable_tqdm)
+        for output in decode_all(self.llm, iter(ready)):
+            number = int(output.id)
+            texts[number] = output.text
+            self.cache_hook.add_partial("generate_until", requests[number].args, output.text)
+            bar.update()
+        bar.close()
+        return [texts[number] for number in range(len(requests))]
+
+    def _requests(self, requests: list[Instance]) -> list[Request]:
+        """A task may ask the same thing several times: each time with noise of its own."""
+        asked: Counter[str] = Counter()
+        ready = []
+        for number, request in enumerate(requests):
+            context, gen_kwargs = request.args
+            key = json.dumps([context, gen_kwargs], sort_keys=True, default=str)
+            params = decode_params(self.defaults, gen_kwargs, repeat=asked[key])
+            asked[key] += 1
+            ids = self._last_of_context(self.tok_encode(context), params)
+            ready.append(Request(str(number), *self.llm.prepare({"prompt_token_ids": ids}, params)))
+        return ready
+
+    def _last_of_context(self, ids: list[int], params: DecodeParams) -> list[int]:
+        """The end of a prompt that is too long, as lm-eval's other models do."""
+        room = self.llm.context_length - params.first_length
+        if len(ids) > room > 0:
+            logger.warning("a prompt of %d tokens is cut to its last %d", len(ids), room)
+            return ids[-room:]
+        return ids or [self.prefix_token_id]
+
+    # ── likelihood ───────────────────────────────────────────────────────────────────────────
+
+    def _loglikelihood_tokens(
+        self,
+        requests: list[tuple[tuple[str, str], list[int], list[int]]],
+        disable_tqdm: bool = False,
+        **_: Any,
+    ) -> list[tuple[float, bool]]:
+        pairs = [self._pair(context, answer) for _, context, answer in requests]
+        greedy = self._greedy(pairs, disable_tqdm)
+        results = []
+        for (texts, _, _), estimate, is_greedy in zip(
+            requests, self._estimates(pairs, disable_tqdm), greedy, strict=True
+        ):
+            results.append((estimate, is_greedy))
+            self.cache_hook.add_partial("loglikelihood", texts, results[-1])
+        return results
+
+    def loglikelihood_rolling(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[float]:
+        windows = [
+            [Pair(*make_disjoint_window(window)) for window in self._windows(request.args[0])]
+            for request in requests
+        ]
+        estimates = self._estimates([pair for each in windows for pair in each], disable_tqdm)
+        results = []
+        for request, each in zip(requests, windows, strict=True):
+            results.append(float(sum(next(estimates) for _ in each)))
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, results[-1])
+        return results
+
+    def _windows(self, text: str) -> Iterator[tuple[list[int], list[int]]]:
+        return get_rolling_token_windows(
+            token_list=self.tok_encode(text, add_special_tokens=False),
+            prefix_token=self.prefix_token_id,
+            max_seq_len=self.max_length - 1,  # the context token stands beside the window here
+            context_len=1,
+        )
+
+    def _pair(self, context: list[int], answer: list[int]) -> Pair:
+        if len(answer) >= self.max_length:
+            raise UserError(
+                f"an answer of {len(answer)} tokens has no room in a context of {self.max_length}"
+            )
+        return Pair(context[len(answer) - self.max_length :], answer)
+
+    def _estimates(self, pairs: list[Pair], disable_tqdm: bool) -> Iterator[float]:
+        params = DecodeParams.from_mapping(self.defaults)
+        estimates = log_likelihoods(
+            self.llm, pairs, self.likelihood.mc_num, params.seed, params.cfg_scale
+        )
+        return iter(tqdm(estimates, "likelihood", len(pairs), disable=disable_tqdm))
+
+    def _greedy(self, pairs: list[Pair], disable_tqdm: bool) -> list[bool]:
+        if not self.likelihood.check_greedy:
+            return [False] * len(pairs)
+        scale = DecodeParams.from_mapping(self.defaults).cfg_scale
+        answers = greedy_answers(self.llm, pairs, scale)
+        found = dict(tqdm(answers, "greedy check", len(pairs), disable=disable_tqdm))
+        return [found.get(number, True) for number in range(len(pairs))]
+
+    # ── texts ────────────────────────────────────────────────────────────────────────────────
+
+    def tok_encode(
+        self,
+        string: str,
+        add_special_tokens: bool | None = None,
+        **_: Any,
+    ) -> list[int]:
+        """A rendered chat brings its own first token; a plain text gets what the tokenizer adds."""
+        if add_special_tokens is None:
+            bos = self.tokenizer.bos_token
+            add_special_tokens = not (bos and string.startswith(bos))
+        return list(self.tokenizer.encode(string, add_special_tokens=add_special_tokens))
+
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> str:
+        """Without a generation prompt the last message is the start of the answer."""
+        if self.tokenizer.chat_template is None:
+            raise UserError("this model has no chat template; leave out --apply_chat_template")
+        return str(
+            self.tokenizer.apply_chat_template(
+                chat_history,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+            )
+        )
+
+    @property
+    def tokenizer_name(self) -> str:
+        return self.llm.config.model.replace("/", "__")
+
+    @property
+    def eot_token_id(self) -> int:
+        return self.llm.special.eos
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What stands before a text that has no context."""
+        bos = self.tokenizer.bos_token_id
+        return int(bos) if bos is not None else self.eot_token_id
+
+    @property
+    def max_length(self) -> int:
+        return self.llm.context_length
+
+    def get_model_info(self) -> dict[str, Any]:
+        """For lm-eval's results file: which weights, and what a request is decoded with."""
+        return {
+            "rho_eos_model": model_identity(self.llm.config),
+            "rho_eos_params": self.defaults,
+            "model_num_parameters": self.llm.checkpoint.parameters,
+        }

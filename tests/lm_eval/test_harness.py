@@ -1,0 +1,204 @@
+"""Real runs of lm-evaluation-harness with the embedded model, on task files made here."""
+
+import json
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rho_eos import LLM, DecodeParams
+from rho_eos.errors import UserError
+from rho_eos.evals import find_task
+from tests.evals.command import Command
+from tests.evals.fixtures import BROKEN, FOLDER
+
+QUESTIONS = ["What is 3 + 4?", "What is 9 - 5?", "What is 2 * 6?"]
+COMMON = """
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {data}}}}}
+test_split: test
+doc_to_text: "{{{{question}}}}"
+"""
+GENERATE = """
+task: sums
+output_type: generate_until
+doc_to_target: answer
+generation_kwargs: {until: ["\\n"], max_gen_toks: 24, do_sample: false}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+"""
+CHOOSE = """
+task: choices
+output_type: multiple_choice
+doc_to_target: gold
+doc_to_choice: ["7", "4", "12"]
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+"""
+PERPLEXITY = """
+task: texts
+output_type: loglikelihood_rolling
+doc_to_target: "{{question}}"
+metric_list: [{metric: bits_per_byte, aggregation: bits_per_byte, higher_is_better: false}]
+"""
+
+
+@pytest.fixture
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    data = folder / "sums.jsonl"
+    answers = ["7", "4", "12"]
+    rows = [
+        {"question": question, "answer": answer, "gold": gold}
+        for gold, (question, answer) in enumerate(zip(QUESTIONS, answers, strict=True))
+    ]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    common = COMMON.format(data=data)
+    (folder / "sums.yaml").write_text(common + GENERATE)
+    (folder / "choices.yaml").write_text(common + CHOOSE)
+    (folder / "texts.yaml").write_text(common + PERPLEXITY)
+    return folder
+
+
+@pytest.fixture
+def without_builtin_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """lm-eval reads some ten thousand task files at every start; these tests need none of them."""
+    from lm_eval.tasks import TaskManager
+
+    quick = partialmethod(TaskManager.__init__, include_defaults=False)
+    monkeypatch.setattr(TaskManager, "__init__", quick)
+
+
+def _run(lm: Any, tasks: Any, folder: Path, **options: Any) -> Any:
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=str(folder), include_defaults=False, **options)
+    return simple_evaluate(lm, tasks=tasks, task_manager=manager, bootstrap_iters=0)
+
+
+def test_generation_is_the_engines_and_stops_where_the_task_says(tiny_lm: Any, tasks: Path) -> None:
+    results = _run(tiny_lm, ["sums"], tasks)
+    texts = [sample["resps"][0][0] for sample in results["samples"]["sums"]]
+    params = DecodeParams(initial_length=16, max_new_tokens=24, stop=("\n",))
+    wants = tiny_lm.llm.generate(QUESTIONS, params, raw=True)
+    assert texts == [want.text for want in wants]
+    assert not any("\n" in text for text in texts)
+
+
+def test_every_choice_is_scored_and_text_has_a_perplexity(tiny_lm: Any, tasks: Path) -> None:
+    results = _run(tiny_lm, ["choices", "texts"], tasks)
+    samples = results["samples"]["choices"]
+    assert len(samples) == 3
+    assert all(len(sample["resps"]) == 3 for sample in samples)
+    scores = [response[0] for sample in samples for response in sample["resps"]]
+    assert all(score[0] < 0 for score in scores)
+    best = [int(np.argmax([each[0][0] for each in sample["resps"]])) for sample in samples]
+    right = sum(n == sample["doc"]["gold"] for n, sample in zip(best, samples, strict=True))
+    assert results["results"]["choices"]["acc,none"] == pytest.approx(right / 3)
+    assert results["results"]["texts"]["bits_per_byte,none"] > 0
+    assert _run(tiny_lm, ["choices"], tasks)["results"]["choices"] == results["results"]["choices"]
+
+
+def test_our_tasks_ask_and_grade_as_eval_does(tiny_lm: Any, tmp_path: Path) -> None:
+    """Rendered by lm-eval, the prompts are token for token those of `rho-eos eval`."""
+    from lm_eval.tasks import TaskManager
+
+    from rho_eos.cli.lm_eval import TASK_FILES
+
+    for name in ("gsm8k", "math500", "mbpp", "humaneval"):
+        path = FOLDER / f"{name}.jsonl"
+        manager = TaskManager(
+            include_path=str(TASK_FILES),
+            include_defaults=False,
+            metadata={f"{name}_data": str(path)},
+        )
+        task = manager.load([f"{name}_rho"])["tasks"][f"{name}_rho"]
+        ours = find_task(name)
+        samples = ours.load(path)
+        task.build_all_requests(
+            apply_chat_template=True,
+            chat_template=tiny_lm.apply_chat_template,
+            fewshot_as_multiturn=True,
+            tokenizer_name=tiny_lm.tokenizer_name,
+        )
+        assert len(task.instances) == len(samples)
+        for sample, request in zip(samples, task.instances, strict=True):
+            messages = {"messages": ours.messages(sample)}
+            params = DecodeParams(initial_length=1)
+            want, _ = tiny_lm.llm.prepare(messages, params, answer_prefix=ours.answer_prefix)
+            assert tiny_lm.tok_encode(request.args[0]) == want
+            document = request.doc
+            right = float(sample.id not in BROKEN)
+            assert task.process_results(document, [ours.gold(sample)]) == {"acc": right}
+            assert task.process_results(document, ["no idea"]) == {"acc": 0.0}
+
+
+@pytest.mark.usefixtures("without_builtin_tasks")
+def test_the_command_passes_everything_to_lm_eval(
+    command: Command, tasks: Path, tmp_path: Path
+) -> None:
+    """lm-eval's own names, files and options; ours and the user's task folder are both found."""
+    done = command(
+        "lm-eval",
+        *("--model", "rho_eos", "--model_args", "pretrained=tiny,policy=fixed,initial_length=8"),
+        *("--tasks", "sums,gsm8k_rho", "--include_path", tasks, "--limit", "2"),
+        *("--gen_kwargs", "initial_length=12,threshold=0.8,max_new_tokens=12"),
+        *("--metadata", json.dumps({"gsm8k_data": str(FOLDER / "gsm8k.jsonl")})),
+        *("--apply_chat_template", "--batch_size", "auto", "--log_samples"),
+        *("--output_path", tmp_path / "out"),
+    )
+    assert done.code == 0, done.err
+    assert "gsm8k_rho" in done.out
+    (found,) = (tmp_path / "out").rglob("samples_sums_*.jsonl")
+    texts = {json.loads(row)["doc"]["question"]: json.loads(row) for row in found.open()}
+    params = DecodeParams(
+        policy="fixed", initial_length=12, max_new_tokens=12, threshold=0.8, stop=("\n",)
+    )
+    wants = LLM("tiny").generate(QUESTIONS[:2], params)
+    for question, want in zip(QUESTIONS[:2], wants, strict=True):
+        assert texts[question]["resps"][0][0] == want.text
+    (results,) = (tmp_path / "out").rglob("results_*.json")
+    config = json.loads(results.read_text())["config"]
+    assert config["rho_eos_params"] == {"policy": "fixed", "initial_length": 8}
+
+
+@pytest.mark.usefixtures("without_builtin_tasks")
+def test_a_bad_argument_is_one_sentence(command: Command, tasks: Path) -> None:
+    words = ["lm-eval", "--model", "rho_eos", "--tasks", tasks / "sums.yaml", "--model_args"]
+    done = command(*words, "pretrained=tiny,polcy=fixed")
+    assert done.code == 2
+    assert "unknown model argument 'polcy'" in done.err.splitlines()[-1]
+
+
+def test_builtin_models_are_still_there() -> None:
+    from lm_eval.api.registry import model_registry
+
+    import rho_eos.lm_eval.model  # noqa: F401
+
+    assert {"rho_eos", "hf", "vllm", "dummy"} <= set(model_registry)
+
+
+def test_lm_evals_names_mean_ours() -> None:
+    from rho_eos.lm_eval.arguments import decode_params, engine_limits, read_model_args
+
+    task = {"until": ["\n", ""], "max_gen_toks": 20, "do_sample": False, "top_p": 0.9}
+    assert decode_params({}, task) == DecodeParams(
+        initial_length=20, max_new_tokens=20, stop=("\n",)
+    )
+    sampled = decode_params({"temperature": 0.5}, {"do_sample": True}, repeat=2)
+    assert (sampled.temperature, sampled.seed) == (0.5, 2)
+    assert decode_params({}, {"do_sample": True}).temperature == 1.0
+    assert decode_params({}, {"block_length": None, "preset": "sym"}).region == (0.2, 0.8)
+    with pytest.raises(UserError, match="unknown parameter 'top_p'"):
+        decode_params({}, {"top_p": 0.9, "do_sample": True})
+    assert engine_limits("auto:4", None) == engine_limits(1, None) == {}
+    assert engine_limits("8", "cpu") == {"max_rows": 8, "device": "cpu"}
+    with pytest.raises(UserError, match="batch_size is 'x'"):
+        engine_limits("x", None)
+    assert read_model_args({"pretrained": "a", "mc_num": 3}).likelihood.mc_num == 3
+    with pytest.raises(UserError, match="mc_num is 0"):
+        read_model_args({"mc_num": 0})
