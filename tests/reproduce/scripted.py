@@ -1,0 +1,63 @@
+"""Answers without a model: right, of made-up cost, and interrupted where a test wants it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rho_eos.evals.answers import Answer, Answers, Job
+
+
+class Script:
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.left = stop_after
+        self.asked: list[str] = []
+        self.opened = 0
+
+    def open(self) -> "Script":
+        self.opened += 1
+        return self
+
+    def answers(self, jobs: Sequence[Job]) -> Answers:
+        for job in jobs:
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left = None if self.left is None else self.left - 1
+            self.asked.append(job.id)
+            yield Answer(job.id, job.task.gold(job.sample), "stop", usage(job), trace(job))
+
+
+def usage(job: Job) -> dict[str, Any]:
+    assert job.params is not None
+    length = job.params.initial_length
+    return {
+        "prompt_tokens": 10,
+        "n_token": length,
+        "e_token": length // 2,
+        "e_ratio": 0.5,
+        "nfe": 3,
+        "positions_evaluated": 3 * (10 + length),
+        "tokens_per_forward": 2.0,
+        "adjustments": 1,
+    }
+
+
+def trace(job: Job) -> list[dict[str, Any]]:
+    if job.params is None or not job.params.trace:
+        return []
+    length = job.params.initial_length
+    return [{"step": step, "rho": 0.25 * step, "length": length} for step in range(3)]
+
+
+class Watch:
+    """Remembers the cells that were run."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def start(self, cell: Any) -> None:
+        pass
+
+    def show(self, cell: Any, progress: Any) -> None:
+        pass
+
+    def finish(self, cell: Any) -> None:
+        self.ran.append(cell.folder.name)
