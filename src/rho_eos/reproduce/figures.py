@@ -40,7 +40,7 @@ def write_figures(
             style.save(figure, folder / name)
 
 
-def rho_over_steps(fixed: dict[int, Sequence[Line]], task: str) -> Any:
+def rho_over_steps(fixed: dict[int, list[Line]], task: str) -> Any:
     figure, [[axes]] = style.panels(1, width=7.2)
     colours = style.length_colours(tuple(fixed))
     for length, lines in fixed.items():
@@ -53,9 +53,7 @@ def rho_over_steps(fixed: dict[int, Sequence[Line]], task: str) -> Any:
     return figure
 
 
-def convergence(
-    fixed: dict[int, Sequence[Line]], adaptive: dict[int, Sequence[Line]], task: str
-) -> Any:
+def convergence(fixed: dict[int, list[Line]], adaptive: dict[int, list[Line]], task: str) -> Any:
     figure, [[left, middle, right]] = style.panels(3, width=4.6)
     colours = style.length_colours(tuple(fixed))
     for length, colour in colours.items():

@@ -74,8 +74,8 @@ TINY = Profile(
     initial_lengths=(32, 64, 128, 256),
     max_length=512,
     figure_lengths=(16, 32, 64, 128, 256),
-    prompt_tokens=70,
-    answer_tokens=120,
+    prompt_tokens=80,
+    answer_tokens=100,
     tokens_per_forward=2.0,
     seconds_per_position=50e-6,
 )

@@ -5,7 +5,7 @@ fixed lengths only the best of each task is given here; it was run one token a s
 the authors' machine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -14,7 +14,6 @@ from rho_eos.reproduce.plan import DAEDAL, REGIONS, RHO_ASYM, RHO_SYM, one_token
 SOURCE = "arXiv 2601.22527"
 INSTRUCT, LLADA_15 = "LLaDA-8B-Instruct", "LLaDA-1.5"
 MODELS = (INSTRUCT, LLADA_15)
-TASKS = ("gsm8k", "math500", "mbpp", "humaneval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +84,29 @@ Key = tuple[str, str, str, str]  # model, table, task, label of the row
 def _entries() -> Iterator[tuple[Key, Published]]:
     for task, (best, *adaptive) in _MAIN_INSTRUCT.items():
         yield (INSTRUCT, "main", task, one_token_label(int(best[2]))), Published(*best)
-        for label, numbers in zip((DAEDAL, RHO_SYM, RHO_ASYM), adaptive, strict=True):
-            yield (INSTRUCT, "main", task, label), Published(*numbers)
-            yield (INSTRUCT, "init-length", task, f"{label} from 64"), Published(*numbers)
+        yield from _adaptive(INSTRUCT, task, [Published(*numbers) for numbers in adaptive])
     for task, rows in _MAIN_15.items():
-        for label, (accuracy, ratio, seconds) in zip(
-            (DAEDAL, RHO_SYM, RHO_ASYM), rows, strict=True
-        ):
-            numbers = Published(accuracy, e_ratio=ratio, seconds=seconds)
-            yield (LLADA_15, "main", task, label), numbers
-            yield (LLADA_15, "init-length", task, f"{label} from 64"), numbers
-    for region, (accuracy, ratio, seconds) in zip(REGIONS, _THRESHOLDS, strict=True):
-        key = (INSTRUCT, "thresholds", "gsm8k", region_label(region))
-        yield key, Published(accuracy, e_ratio=ratio, seconds=seconds)
-    for name, (accuracy, ratio, seconds, step) in _EXPANSION.items():
-        numbers = Published(accuracy, e_ratio=ratio, seconds=seconds, step=step)
-        yield (INSTRUCT, "expansion", "gsm8k", name), numbers
+        yield from _adaptive(LLADA_15, task, [_short(*numbers) for numbers in rows])
+    for region, short in zip(REGIONS, _THRESHOLDS, strict=True):
+        yield (INSTRUCT, "thresholds", "gsm8k", region_label(region)), _short(*short)
+    for name, shorter in _EXPANSION.items():
+        yield (INSTRUCT, "expansion", "gsm8k", name), _short(*shorter)
     for label, accuracies in _SIGNALS.items():
         for task, accuracy in zip(("gsm8k", "mbpp"), accuracies, strict=True):
             yield (INSTRUCT, "signals", task, label), Published(accuracy)
+
+
+def _adaptive(
+    model: str, task: str, numbers: Sequence[Published]
+) -> Iterator[tuple[Key, Published]]:
+    """DAEDAL, Sym and Asym of the main table, which is L_init 64 of the other."""
+    for label, published in zip((DAEDAL, RHO_SYM, RHO_ASYM), numbers, strict=True):
+        yield (model, "main", task, label), published
+        yield (model, "init-length", task, f"{label} from 64"), published
+
+
+def _short(accuracy: float, e_ratio: float, seconds: float, step: float | None = None) -> Published:
+    return Published(accuracy, e_ratio=e_ratio, seconds=seconds, step=step)
 
 
 _PUBLISHED = dict(_entries())
