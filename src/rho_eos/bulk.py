@@ -11,6 +11,7 @@ from rho_eos.errors import UserError
 from rho_eos.jsonl import ResultFile, read_lines
 from rho_eos.llm import LLM
 from rho_eos.outputs import Output
+from rho_eos.preparation import Preparer
 
 PROMPT_KEYS = ("prompt", "messages", "prompt_token_ids")
 
@@ -24,7 +25,7 @@ class Request:
 
 def read_requests(
     path: Path,
-    llm: LLM,
+    preparer: LLM | Preparer,
     defaults: Mapping[str, Any],
     raw: bool,
     skip: set[str],
@@ -46,7 +47,7 @@ def read_requests(
                 continue
             prompt = {key: line.pop(key) for key in PROMPT_KEYS if key in line}
             params = DecodeParams.from_mapping({**defaults, **line})
-            ids, checked = llm.prepare(prompt, params, raw)
+            ids, checked = preparer.prepare(prompt, params, raw)
         except UserError as error:
             complain(f"{where}: {error}")
             continue
@@ -72,9 +73,9 @@ def decode_all(llm: LLM, requests: Iterator[Request]) -> Iterator[Output]:
 
 
 def run_bulk(
-    llm: LLM, requests: Iterator[Request], results: ResultFile, done: Callable[[Output], None]
+    outputs: Iterator[Output], results: ResultFile, done: Callable[[Output], None]
 ) -> None:
     """Write each output the moment it is finished."""
-    for output in decode_all(llm, requests):
+    for output in outputs:
         results.append(output.as_dict())
         done(output)

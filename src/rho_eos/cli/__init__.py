@@ -14,6 +14,7 @@ from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
 from rho_eos.cli.inspect import inspect
 from rho_eos.cli.lm_eval import lm_eval
+from rho_eos.cli.ray_options import RayCommand
 from rho_eos.cli.reproduce import reproduce
 from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
@@ -54,9 +55,10 @@ def options(
     pass
 
 
-for _command in (generate, chat, watch):
+app.command(cls=RayCommand)(with_settings(EngineConfig, DecodeParams)(generate))
+for _command in (chat, watch):
     app.command()(with_settings(EngineConfig, DecodeParams)(_command))
-app.command("eval")(with_settings(EngineConfig, DecodeParams)(evaluate))
+app.command("eval", cls=RayCommand)(with_settings(EngineConfig, DecodeParams)(evaluate))
 app.command()(compare)
 app.command()(inspect)
 app.command()(with_settings(EngineConfig)(reproduce))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rho_eos.cli.ray_options import RayActors, RayAddress
+
 if TYPE_CHECKING:
     from rho_eos.evals.run import Progress
     from rho_eos.evals.run_folder import Line
@@ -44,6 +46,8 @@ def evaluate(
     unsafe_code: Annotated[
         bool, typer.Option("--unsafe-code", help="Run model-written code unconfined if need be.")
     ] = False,
+    ray: RayAddress = None,
+    ray_actors: RayActors = None,
 ) -> int:
     """Measure a model on benchmarks: accuracy, lengths and costs.
 
@@ -62,6 +66,7 @@ def evaluate(
     """
     from rich.console import Console
 
+    from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import EngineConfig
     from rho_eos.evals.answers import AnswerSource, EngineAnswers, GoldAnswers
     from rho_eos.evals.report import summary_table, write_summary
@@ -95,6 +100,11 @@ def evaluate(
 
     @cache
     def open_model() -> AnswerSource:
+        pool = pool_of(ray, ray_actors, engine_options)
+        if pool is not None:
+            from rho_eos.cluster.ray_data import RayAnswers
+
+            return RayAnswers(pool)
         with console.status(f"loading {config.model}"):
             return EngineAnswers(LLM(**engine_options))
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rho_eos.cli.ray_options import RayActors, RayAddress
 from rho_eos.errors import UserError
 
 
@@ -39,6 +40,8 @@ def generate(
     trace_file: Annotated[
         Path | None, typer.Option(help="Write every denoising step to this file, as JSON lines.")
     ] = None,
+    ray: RayAddress = None,
+    ray_actors: RayActors = None,
 ) -> int:
     """Generate text for one prompt, or for every line of a file.
 
@@ -49,13 +52,19 @@ def generate(
       rho-eos generate --policy fixed --initial-length 128 --json < prompt.txt
 
       rho-eos generate --input prompts.jsonl --output out.jsonl --preset sym
+
+      rho-eos generate --input prompts.jsonl --output out.jsonl --ray --ray-actors 4
     """
     if (input_file is None) != (output_file is None):
         raise UserError("--input and --output go together")
     if input_file is not None and output_file is not None:
         if prompt is not None:
             raise UserError("give either a prompt or --input, not both")
-        return _generate_file(engine_options, decode_options, raw, input_file, output_file)
+        return _generate_file(
+            engine_options, decode_options, raw, input_file, output_file, ray, ray_actors
+        )
+    if ray is not None:
+        raise UserError("--ray goes with --input")
     text = prompt if prompt is not None else _from_stdin()
     from rho_eos.config import DecodeParams
     from rho_eos.llm import LLM
@@ -86,21 +95,30 @@ def _generate_file(
     raw: bool,
     input_file: Path,
     output_file: Path,
+    ray: str | None,
+    ray_actors: int | None,
 ) -> int:
     """Exit code 2 if any line was bad; the good ones have run all the same."""
     from rich.console import Console
 
-    from rho_eos.bulk import read_requests, run_bulk
+    from rho_eos.bulk import decode_all, read_requests, run_bulk
     from rho_eos.cli.progress import bulk_progress
-    from rho_eos.config import DecodeParams
+    from rho_eos.cli.ray_options import pool_of
+    from rho_eos.config import DecodeParams, EngineConfig
     from rho_eos.jsonl import ResultFile, read_lines
     from rho_eos.llm import LLM
+    from rho_eos.models.loading import open_checkpoint
     from rho_eos.outputs import Output
+    from rho_eos.preparation import Preparer
 
     console = Console(stderr=True)
     DecodeParams.from_mapping(decode_options)  # a bad option is an error before any line is read
     total = sum(1 for _ in read_lines(input_file))
-    llm = LLM(**engine_options)
+    pool = pool_of(ray, ray_actors, engine_options)
+    if pool is None:
+        llm = preparer = LLM(**engine_options)
+    else:
+        preparer = Preparer(open_checkpoint(EngineConfig.from_mapping(engine_options)))
     complaints: list[str] = []
     tokens, started = 0, time.perf_counter()
     with ResultFile(output_file) as results, bulk_progress(console, total) as progress:
@@ -117,9 +135,12 @@ def _generate_file(
 
         before = len(results.ids)
         progress.advance(by=before)
-        requests = read_requests(input_file, llm, decode_options, raw, set(results.ids), complain)
+        requests = read_requests(
+            input_file, preparer, decode_options, raw, set(results.ids), complain
+        )
         try:
-            run_bulk(llm, requests, results, done)
+            outputs = pool.decode(list(requests)) if pool else decode_all(llm, requests)
+            run_bulk(outputs, results, done)
         except KeyboardInterrupt:
             console.print(
                 f"rho-eos: interrupted with {len(results.ids)} of {total} done; "

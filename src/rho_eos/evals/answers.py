@@ -13,6 +13,8 @@ from rho_eos.config import DecodeParams
 from rho_eos.errors import UserError
 from rho_eos.evals.task import Sample, Task
 from rho_eos.llm import LLM
+from rho_eos.outputs import Output
+from rho_eos.preparation import Preparer
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +63,27 @@ class EngineAnswers:
         self.llm = llm
 
     def answers(self, jobs: Sequence[Job]) -> Answers:
-        requests = [self._request(job) for job in jobs]  # all are checked before any of them runs
+        requests = [request_of(self.llm, job) for job in jobs]  # all are checked before any runs
         for output in decode_all(self.llm, iter(requests)):
-            yield Answer(
-                output.id,
-                output.text,
-                output.finish_reason.value,
-                output.usage.as_dict(),
-                [record.as_dict() for record in output.trace],
-            )
+            yield answer_of(output)
 
-    def _request(self, job: Job) -> Request:
-        assert job.params is not None
-        messages = {"messages": job.task.messages(job.sample)}
-        prefix = job.task.answer_prefix
-        try:
-            return Request(job.id, *self.llm.prepare(messages, job.params, answer_prefix=prefix))
-        except UserError as error:
-            raise UserError(f"{job.sample.id}: {error}") from error
+
+def request_of(preparer: LLM | Preparer, job: Job) -> Request:
+    """A job as any engine takes it."""
+    assert job.params is not None
+    messages = {"messages": job.task.messages(job.sample)}
+    prefix = job.task.answer_prefix
+    try:
+        return Request(job.id, *preparer.prepare(messages, job.params, answer_prefix=prefix))
+    except UserError as error:
+        raise UserError(f"{job.sample.id}: {error}") from error
+
+
+def answer_of(output: Output) -> Answer:
+    return Answer(
+        output.id,
+        output.text,
+        output.finish_reason.value,
+        output.usage.as_dict(),
+        [record.as_dict() for record in output.trace],
+    )

@@ -1,0 +1,56 @@
+"""The options of commands that can run on Ray."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from rho_eos.errors import UserError
+
+if TYPE_CHECKING:
+    from rho_eos.cluster.ray_data import Pool
+
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[HOST:PORT]",
+        help="Run on a Ray cluster: the one at this address; without one, the one that runs here, "
+        "or else one that is started for this command.",
+    ),
+]
+RayActors = Annotated[
+    int | None,
+    typer.Option(
+        help="With --ray: processes that hold a model; by default one per GPU, or per machine."
+    ),
+]
+
+
+class RayCommand(TyperCommand):
+    """A command whose `--ray` may stand without an address, which typer has no way to say."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        following = [*args[1:], "-"]
+        return super().parse_args(
+            ctx,
+            [
+                "--ray=auto" if word == "--ray" and after.startswith("-") else word
+                for word, after in zip(args, following, strict=False)
+            ],
+        )
+
+
+def pool_of(address: str | None, actors: int | None, engine_options: dict[str, Any]) -> "Pool|None":
+    """The pool that was asked for; None: the model runs in this process."""
+    if address is None:
+        if actors is not None:
+            raise UserError("--ray-actors goes with --ray")
+        return None
+    try:
+        from rho_eos.cluster.ray_data import open_pool
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"--ray needs {error.name}: install it with pip install 'rho-eos[ray]'"
+        ) from error
+    return open_pool(address, actors, engine_options)

@@ -1,0 +1,209 @@
+"""Many requests on many machines: a Ray Data pool of actors, one engine in each.
+
+    requests → blocks → actors: threads hand requests to the one engine → outputs, as they finish
+
+A block is one request (a few, where there are thousands), and an actor works on as many at a time
+as its engine has rows: so rows join and leave its batch as they do on one machine. An actor that
+dies is started again, and the blocks it held are given out again. Only the driver writes files, and
+it takes every id once, whatever Ray delivers.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import os
+import pickle
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Ray reports usage to its makers unless told not to.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import numpy as np
+import ray
+import ray.data
+
+from rho_eos.bulk import Request
+from rho_eos.config import EngineConfig
+from rho_eos.engine.async_engine import AsyncEngine
+from rho_eos.errors import UserError
+from rho_eos.evals.answers import Answers, Job, answer_of, request_of
+from rho_eos.models.loading import choose_device, choose_dtype, open_checkpoint
+from rho_eos.outputs import Output
+from rho_eos.preparation import Preparer
+
+MOST_BLOCKS = 4096  # Ray keeps books on every block
+RETRIES = 5  # of a block whose actor died: a request that kills its machine must not do so for ever
+REACH_SECONDS = 5.0
+
+Block = dict[str, np.ndarray]
+
+
+class EngineActor:
+    """One engine, called from many threads at once."""
+
+    def __init__(self, engine_options: dict[str, Any]) -> None:
+        from rho_eos.llm import LLM
+
+        llm = LLM(**engine_options)
+        # Ray decides how much waits here; the engine must never refuse.
+        self._engine = AsyncEngine(llm.engine, max_waiting=2**31)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+
+    def __call__(self, block: Block) -> Block:
+        requests: list[Request] = [pickle.loads(item) for item in block["request"]]
+        decoding = asyncio.run_coroutine_threadsafe(self._decode(requests), self._loop)
+        return {"output": np.array([pickle.dumps(each) for each in decoding.result()], object)}
+
+    async def _start(self) -> None:
+        self._engine.start()
+
+    async def _decode(self, requests: list[Request]) -> list[Output]:
+        outputs = []
+        with self._engine.submit([(each.prompt, each.params) for each in requests]) as call:
+            async for update in call:
+                assert update.output is not None
+                outputs.append(dataclasses.replace(update.output, id=requests[update.index].id))
+        return outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """So many actors of one model, on the cluster this process is connected to."""
+
+    engine_options: dict[str, Any]
+    actors: int
+    gpus: int  # of each actor
+
+    @property
+    def rows(self) -> int:
+        return EngineConfig.from_mapping(self.engine_options).max_rows
+
+    def decode(self, requests: Sequence[Request]) -> Iterator[Output]:
+        """An output for every request, each once, as they finish."""
+        if not requests:
+            return
+        missing = {request.id for request in requests}
+        blocks = ray.data.from_items(
+            [{"request": pickle.dumps(request)} for request in requests],
+            override_num_blocks=min(len(requests), MOST_BLOCKS),
+        )
+        answered = blocks.map_batches(
+            EngineActor,
+            batch_size=None,
+            batch_format="numpy",
+            compute=ray.data.ActorPoolStrategy(
+                size=self.actors,
+                max_tasks_in_flight_per_actor=2 * self.rows,
+                enable_true_multi_threading=True,
+            ),
+            fn_constructor_args=(self.engine_options,),
+            num_cpus=1,
+            num_gpus=self.gpus,
+            max_concurrency=self.rows,
+            max_restarts=-1,
+            max_task_retries=RETRIES,
+        )
+        for block in answered.iter_batches(
+            batch_size=None, batch_format="numpy", prefetch_batches=0
+        ):
+            for item in block["output"]:
+                output: Output = pickle.loads(item)
+                if output.id in missing:
+                    missing.remove(output.id)
+                    yield output
+        if missing:
+            raise RuntimeError(f"Ray ended with {len(missing)} requests unanswered")
+
+
+class RayAnswers:
+    """An `AnswerSource` on a pool. Only the tokenizer is loaded here."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        config = EngineConfig.from_mapping(pool.engine_options)
+        self.preparer = Preparer(open_checkpoint(config))
+
+    def answers(self, jobs: Sequence[Job]) -> Answers:
+        requests = [request_of(self.preparer, job) for job in jobs]
+        for output in self.pool.decode(requests):
+            yield answer_of(output)
+
+
+def open_pool(address: str, actors: int | None, engine_options: dict[str, Any]) -> Pool:
+    """A pool on the cluster at `address`; `auto`: one that runs here, else one of our own.
+
+    Without a number of actors there is one for every GPU, or one for every machine.
+    """
+    if actors is not None and actors < 1:
+        raise UserError(f"ray-actors is {actors}, but takes an integer of at least 1")
+    options = _same_everywhere(engine_options)
+    if address != "auto":
+        _check_reachable(address)
+    if not ray.is_initialized():
+        _connect(address, actors or 1)
+    _be_quiet()
+    device = options.get("device", "auto")
+    gpus = int(ray.cluster_resources().get("GPU", 0)) if device.startswith(("auto", "cuda")) else 0
+    if device.startswith("cuda") and not gpus:
+        raise UserError(f"device is {device!r}, but the cluster has no GPU")
+    machines = sum(node["Alive"] for node in ray.nodes())
+    return Pool(options, actors or gpus or machines, gpus=int(gpus > 0))
+
+
+def _same_everywhere(engine_options: dict[str, Any]) -> dict[str, Any]:
+    """What this machine would run: `auto` could mean another precision on another one."""
+    config = EngineConfig.from_mapping(engine_options)
+    folder = Path(config.model).expanduser()
+    model = str(folder.absolute()) if folder.is_dir() else config.model
+    remote = config.device.startswith("cuda")  # not for this machine to check
+    device = choose_device("auto" if remote else config.device)
+    dtype = choose_dtype(config.dtype, device, open_checkpoint(config).config)
+    return {**engine_options, "model": model, "dtype": str(dtype).removeprefix("torch.")}
+
+
+def _connect(address: str, actors: int) -> None:
+    if address == "auto":
+        try:
+            ray.init(os.environ.get("RAY_ADDRESS", "auto"), logging_level=logging.WARNING)
+        except ConnectionError:
+            _start_cluster(actors)
+        return
+    try:
+        ray.init(address, logging_level=logging.WARNING)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"cannot join the Ray cluster at {address!r}: {reason}") from error
+
+
+def _start_cluster(actors: int) -> None:
+    ray.init(
+        address="local",
+        num_cpus=max(os.cpu_count() or 1, actors),
+        include_dashboard=False,
+        logging_level=logging.WARNING,
+        _node_ip_address="127.0.0.1",
+    )
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself would try for a long time, and say so at length."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not (colon and host and port.isdigit()):
+        raise UserError(f"--ray is {address!r}, but takes HOST:PORT, ray://HOST:PORT or nothing")
+    try:
+        socket.create_connection((host, int(port)), REACH_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"no Ray cluster answers at {address}: {error}") from error
+
+
+def _be_quiet() -> None:
+    """Progress is shown by the commands, in samples; Ray's own is in blocks."""
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.WARNING)

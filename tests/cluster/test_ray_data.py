@@ -1,0 +1,134 @@
+"""Generating and evaluating on a real local Ray cluster, with an actor killed in the middle."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.evals.command import Command
+
+PROMPTS = 16
+# 96 forwards each, so that a kill after the first lines comes in the middle of others.
+DECODING = ("--policy", "fixed", "--initial-length", "192", "--steps", "96", "--max-rows", "2")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The complete ones, of a file that may be growing."""
+    if not path.exists():
+        return []
+    return [
+        json.loads(raw) for raw in path.read_text().splitlines(keepends=True) if raw[-1] == "\n"
+    ]
+
+
+def _texts(path: Path) -> dict[str, str]:
+    lines = _lines(path)
+    assert len({line["id"] for line in lines}) == len(lines), "an id is there twice"
+    return {line["id"]: line["text"] for line in lines}
+
+
+def _actors() -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            name = " ".join(process.cmdline()[:1])
+        except psutil.Error:
+            continue
+        if name.startswith("ray::") and "EngineActor" in name:
+            found.append(process)
+    return found
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("prompts") / "prompts.jsonl"
+    rows = [{"id": f"p{number}", "prompt": f"question {number}"} for number in range(PROMPTS)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_killed_actor_loses_and_doubles_nothing(
+    cluster: str, byte_checkpoint: Path, prompts: Path, tmp_path: Path, command: Command
+) -> None:
+    words = ["generate", "--model", byte_checkpoint, "--input", prompts, *DECODING]
+    assert command(*words, "--output", tmp_path / "local.jsonl").code == 0
+    wants = _texts(tmp_path / "local.jsonl")
+    assert len(wants) == PROMPTS
+
+    out = tmp_path / "ray.jsonl"
+    line = [*words, "--output", out, "--ray", cluster, "--ray-actors", "2"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "rho_eos", *map(str, line)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    while len(_lines(out)) < 2:
+        assert run.poll() is None, run.stderr and run.stderr.read()
+        time.sleep(0.02)
+    before = _actors()
+    os.kill(before[0].pid, signal.SIGKILL)
+    at_the_kill = len(_lines(out))
+    _, complaints = run.communicate(timeout=600)
+    assert run.returncode == 0, complaints
+    assert len(before) == 2
+    assert at_the_kill < PROMPTS - 2, "everything was done before the kill"
+    assert _texts(out) == wants
+
+    half = out.read_text().splitlines(keepends=True)[: PROMPTS // 2]
+    out.write_text("".join(half))  # what Ray began, one machine finishes
+    assert command(*words, "--output", out).code == 0
+    assert _texts(out) == wants
+
+
+@pytest.mark.usefixtures("cluster")
+def test_eval_on_ray_continues_what_was_begun_without(tmp_path: Path, command: Command) -> None:
+    words = ["eval", "--tasks", "tiny-gsm", "--limit", "4", "--max-new-tokens", "64"]
+    assert command(*words, "--out", tmp_path / "local").code == 0
+    wants = _texts(tmp_path / "local" / "samples.jsonl")
+    shutil.copytree(tmp_path / "local", tmp_path / "ray")
+    samples = tmp_path / "ray" / "samples.jsonl"
+    samples.write_text(samples.read_text().splitlines(keepends=True)[0])
+    done = command(*words, "--out", tmp_path / "ray", "--ray")
+    assert done.code == 0, done.err
+    assert _texts(samples) == wants
+    graded = {line["id"]: line["correct"] for line in _lines(samples)}
+    assert graded == {
+        line["id"]: line["correct"] for line in _lines(tmp_path / "local" / "samples.jsonl")
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--ray", "127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1"),
+        (["--ray", "nonsense"], "--ray is 'nonsense', but takes HOST:PORT"),
+        (["--ray", "--ray-actors", "0"], "ray-actors is 0"),
+        (["--ray-actors", "2"], "--ray-actors goes with --ray"),
+    ],
+)
+def test_what_cannot_run_is_one_sentence(
+    words: list[str], complaint: str, prompts: Path, tmp_path: Path, command: Command
+) -> None:
+    done = command("generate", "--input", prompts, "--output", tmp_path / "out", *words)
+    assert done.code == 2
+    assert complaint in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_without_ray_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, prompts: Path, tmp_path: Path, command: Command
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "rho_eos.cluster.ray_data", raising=False)
+    done = command("generate", "--input", prompts, "--output", tmp_path / "out", "--ray")
+    assert done.code == 2
+    assert "pip install 'rho-eos[ray]'" in done.err
