@@ -83,5 +83,5 @@ def length_axis(axes: Any, lengths: tuple[int, ...]) -> None:
     """Doubling lengths are equal distances, and are written out."""
     axes.set_xscale("log", base=2)
     axes.set_xticks(lengths, [str(length) for length in lengths])
-    axes.set_xlim(lengths[0] / 1.15, lengths[-1] * 1.15)
+    axes.set_xlim(right=lengths[-1] * 1.15)
     axes.minorticks_off()

@@ -124,7 +124,7 @@ def _note(study: Study, plan: Plan) -> str:
 
 
 def _samples(study: Study) -> str:
-    asked = "all samples" if study.limit is None else f"the first {study.limit} samples"
+    asked = "all samples" if study.limit is None else f"the first {study.limit} samples of a task"
     if study.limit is not None and study.shuffle_seed is not None:
         asked = f"{study.limit} samples drawn with seed {study.shuffle_seed}"
     return asked + (f", {study.repeats} times" if study.repeats > 1 else "")
