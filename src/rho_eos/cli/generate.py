@@ -3,6 +3,8 @@
 import json
 import sys
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -101,7 +103,7 @@ def _generate_file(
     """Exit code 2 if any line was bad; the good ones have run all the same."""
     from rich.console import Console
 
-    from rho_eos.bulk import decode_all, read_requests, run_bulk
+    from rho_eos.bulk import Request, decode_all, read_requests, run_bulk
     from rho_eos.cli.progress import bulk_progress
     from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import DecodeParams, EngineConfig
@@ -115,10 +117,14 @@ def _generate_file(
     DecodeParams.from_mapping(decode_options)  # a bad option is an error before any line is read
     total = sum(1 for _ in read_lines(input_file))
     pool = pool_of(ray, ray_actors, engine_options)
+    preparer: LLM | Preparer
+    decode: Callable[[Iterator[Request]], Iterator[Output]]
     if pool is None:
-        llm = preparer = LLM(**engine_options)
+        preparer = LLM(**engine_options)
+        decode = partial(decode_all, preparer)
     else:
         preparer = Preparer(open_checkpoint(EngineConfig.from_mapping(engine_options)))
+        decode = pool.decode
     complaints: list[str] = []
     tokens, started = 0, time.perf_counter()
     with ResultFile(output_file) as results, bulk_progress(console, total) as progress:
@@ -139,8 +145,7 @@ def _generate_file(
             input_file, preparer, decode_options, raw, set(results.ids), complain
         )
         try:
-            outputs = pool.decode(list(requests)) if pool else decode_all(llm, requests)
-            run_bulk(outputs, results, done)
+            run_bulk(decode(requests), results, done)
         except KeyboardInterrupt:
             console.print(
                 f"rho-eos: interrupted with {len(results.ids)} of {total} done; "

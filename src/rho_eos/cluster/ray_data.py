@@ -15,7 +15,7 @@ import os
 import pickle
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,14 +85,14 @@ class Pool:
     def rows(self) -> int:
         return EngineConfig.from_mapping(self.engine_options).max_rows
 
-    def decode(self, requests: Sequence[Request]) -> Iterator[Output]:
+    def decode(self, requests: Iterable[Request]) -> Iterator[Output]:
         """An output for every request, each once, as they finish."""
-        if not requests:
+        items = {request.id: {"request": pickle.dumps(request)} for request in requests}
+        if not items:
             return
-        missing = {request.id for request in requests}
+        missing = set(items)
         blocks = ray.data.from_items(
-            [{"request": pickle.dumps(request)} for request in requests],
-            override_num_blocks=min(len(requests), MOST_BLOCKS),
+            list(items.values()), override_num_blocks=min(len(items), MOST_BLOCKS)
         )
         answered = blocks.map_batches(
             EngineActor,

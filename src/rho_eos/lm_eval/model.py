@@ -93,7 +93,7 @@ class RhoEosLM(TemplateLM):
         self,
         requests: list[tuple[tuple[str, str], list[int], list[int]]],
         disable_tqdm: bool = False,
-        **_: Any,
+        **kwargs: Any,  # noqa: ARG002  hints for other models
     ) -> list[tuple[float, bool]]:
         pairs = [self._pair(context, answer) for _, context, answer in requests]
         greedy = self._greedy(pairs, disable_tqdm)
