@@ -15,9 +15,9 @@ import pytest
 
 from tests.evals.command import Command
 
-PROMPTS = 16
-# 96 forwards each, so that a kill after the first lines comes in the middle of others.
-DECODING = ("--policy", "fixed", "--initial-length", "192", "--steps", "96", "--max-rows", "2")
+PROMPTS = 12
+# 64 forwards each, so that a kill after the first lines comes in the middle of others.
+DECODING = ("--policy", "fixed", "--initial-length", "192", "--steps", "64", "--max-rows", "2")
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

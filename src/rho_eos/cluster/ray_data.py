@@ -101,14 +101,13 @@ class Pool:
             compute=ray.data.ActorPoolStrategy(
                 size=self.actors,
                 max_tasks_in_flight_per_actor=2 * self.rows,
+                max_concurrent_calls_per_actor=self.rows,
                 enable_true_multi_threading=True,
             ),
             fn_constructor_args=(self.engine_options,),
             num_cpus=1,
             num_gpus=self.gpus,
-            max_concurrency=self.rows,
-            max_restarts=-1,
-            max_task_retries=RETRIES,
+            ray_remote_args_fn=lambda: {"max_restarts": -1, "max_task_retries": RETRIES},
         )
         for block in answered.iter_batches(
             batch_size=None, batch_format="numpy", prefetch_batches=0
