@@ -30,8 +30,8 @@ class SameEverywhere(nn.Module):
     def set_attn_implementation(self, name: str) -> None:
         pass
 
-    def model(self, input_ids: torch.Tensor, position_ids: torch.Tensor, rows: Any) -> Any:
-        return SimpleNamespace(last_hidden_state=torch.ones(1, input_ids.shape[1], 1))
+    def model(self, read_at: torch.Tensor, **_: Any) -> Any:
+        return SimpleNamespace(last_hidden_state=torch.ones(1, len(read_at), 1))
 
 
 def draw(logits: list[float], count: int, **params: Any) -> Output:

@@ -55,6 +55,17 @@ def test_the_auto_class_returns_our_model(name: str, parity_model: Load) -> None
     assert type(model.model) is stack
 
 
+@pytest.mark.parametrize("name", NAMES)
+@torch.inference_mode()
+def test_only_what_is_read_is_returned_and_is_the_same(name: str, parity_model: Load) -> None:
+    model = parity_model(name)
+    rows, expected = recorded(name)
+    read_at = torch.tensor([len(rows[0]) - 1, 0, 2])
+    hidden = model.model(rows[0][None], read_at=read_at).last_hidden_state
+    assert hidden.shape[1] == 3
+    assert (model.lm_head(hidden)[0] - expected[0][read_at]).abs().max() <= TOLERANCE
+
+
 @torch.inference_mode()
 def test_auto_model_is_the_stack_without_a_head() -> None:
     stack = AutoModel.from_config(AutoConfig.from_pretrained(DATA / "parity" / "llada-gqa"))

@@ -16,6 +16,7 @@ import torch
 
 from rho_eos.decoding.policy import Prediction, SpecialTokens
 from rho_eos.engine.batch import PackedBatch, pack
+from rho_eos.engine.memory import keep_freed_memory
 from rho_eos.engine.sequence import Sequence
 from rho_eos.models.attention import PACKED, PackedRows, wants_varlen_kernel
 
@@ -30,6 +31,8 @@ class ModelRunner:
     def __init__(self, model: Any, special: SpecialTokens, logits_megabytes: int = 64) -> None:
         # With any other attention, rows of a packed batch would see each other.
         model.set_attn_implementation(PACKED)
+        if model.device.type == "cpu":
+            keep_freed_memory()
         self.model = model
         self.special = special
         self.device: torch.device = model.device
@@ -59,7 +62,7 @@ class ModelRunner:
         ]
 
     def _hidden_states(self, batch: PackedBatch) -> torch.Tensor:
-        """(tokens, hidden): the last layer's output for the packed rows."""
+        """(Σ wanted + guided, hidden): the last layer's output where it is read."""
         started = time.perf_counter()
         bounds = None
         if wants_varlen_kernel(self.device, self.model.dtype):
@@ -68,6 +71,7 @@ class ModelRunner:
         hidden: torch.Tensor = self.model.model(
             input_ids=self._on_device(batch.input_ids)[None],
             position_ids=self._on_device(batch.position_ids)[None],
+            read_at=self._on_device(np.concatenate((batch.read_at, batch.unconditional_at))),
             rows=PackedRows(batch.row_lengths, bounds),
         ).last_hidden_state[0]
         self.forward_seconds += time.perf_counter() - started
@@ -113,8 +117,7 @@ class ModelRunner:
         self, hidden: torch.Tensor, batch: PackedBatch, sequences: Rows[Sequence]
     ) -> Iterator[tuple[slice, torch.Tensor]]:
         """(chunk, vocabulary) for one chunk of the wanted positions after the other, guided."""
-        wanted = hidden[self._on_device(batch.read_at)]
-        unconditional = hidden[self._on_device(batch.unconditional_at)]
+        wanted, unconditional = hidden.split((len(batch.read_at), len(batch.unconditional_at)))
         owners = np.repeat(np.arange(len(sequences)), batch.counts)
         for start in range(0, len(wanted), self.chunk):
             part = slice(start, min(start + self.chunk, len(wanted)))
