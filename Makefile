@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Pinned here, not in pyproject.toml, so that the small CPU build is installed.
 TORCH ?= torch==2.13.0
 
-.PHONY: setup demo test lint format bench bench-serve clean help
+.PHONY: setup demo test lint format reproduce bench bench-serve clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/ —/'
@@ -33,6 +33,9 @@ lint: $(READY) ## ruff and mypy
 format: $(READY) ## let ruff format and fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+reproduce: $(READY) ## the paper's tables and figures on the embedded model, about a quarter of an hour
+	$(BIN)/rho-eos reproduce all --model tiny --limit 20 --out reproduction
 
 bench: $(READY) ## speed and memory as ratios to the naive reference decoder
 	@$(BIN)/python -m benchmarks.decode
