@@ -160,7 +160,7 @@ def test_slow_senders_are_turned_away_and_hold_nobody_up() -> None:
 
 def test_requests_and_disconnects_in_rounds_leave_nothing_behind() -> None:
     """A third of the clients leave at random moments; the rest get their own answers."""
-    rounds, each = 5, 200
+    rounds, each = 5, 500
     runner = ControlledRunner(echo, seconds=0.001)
     dice = random.Random(5)
     memory: list[int] = []

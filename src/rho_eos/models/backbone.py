@@ -74,7 +74,7 @@ def _fuse_norms(stack: nn.Module) -> None:
     for module in list(stack.modules()):
         for name, norm in list(module.named_children()):
             if type(norm).__name__.endswith("RMSNorm"):
-                eps = norm.variance_epsilon
+                eps: Any = norm.variance_epsilon
                 setattr(module, name, nn.RMSNorm(norm.weight.shape, eps, dtype=norm.weight.dtype))
 
 

@@ -5,6 +5,7 @@ and checked in one place. What this server cannot honour is refused, never ignor
 """
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -68,7 +69,7 @@ def unsupported(what: str) -> Any:
     return Field(None, description=f"not supported: {what}")
 
 
-class _Common(Strict):
+class _Common(Strict, ABC):
     """The fields that both endpoints share."""
 
     model: str = Field(description="the served model's name, see /v1/models")
@@ -114,8 +115,9 @@ class _Common(Strict):
     def include_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
 
+    @abstractmethod
     def prompts(self) -> list[Prompt]:
-        raise NotImplementedError
+        """What is to be completed: a chat asks one thing, a completion may ask several."""
 
     def decode_params(self) -> DecodeParams:
         given = {
