@@ -43,8 +43,7 @@ def main() -> None:
             results[name] = llm.generate(prompts, params)
 
     console.rule("What ρ-EOS answers")
-    answered = list(zip(problems, results["ρ-EOS"], strict=True))
-    for (task, problem), output in answered:
+    for (task, problem), output in zip(problems, results["ρ-EOS"], strict=True):
         right = task.grade(problem, output.text)
         verdict = "[green]right[/green]" if right else "[red]wrong[/red]"
         usage = output.usage
@@ -61,9 +60,6 @@ def main() -> None:
         table.add_row(name, *_row(problems, outputs), style="bold" if name == "ρ-EOS" else None)
     console.print(table)
     console.print(LEGEND)
-    solved = sum(task.grade(problem, output.text) for (task, problem), output in answered)
-    if solved < len(answered) / 2:
-        console.print(EARLY, style="yellow")
 
 
 LEGEND = (
@@ -71,10 +67,6 @@ LEGEND = (
     "quotient; NFE: forwards; positions: Σ (prompt + canvas) over the forwards, the honest cost; "
     "seconds: for all prompts together. fixed 32 cuts long answers off; fixed 256 pays for MASKs "
     "nobody needs; ρ-EOS starts at 32 and fits the canvas to the answer while it writes it."
-)
-EARLY = (
-    "The answers are mostly wrong: the checkpoint that ships now is an early one. What to look at "
-    "is the length: how the canvas ends up fitting what is written into it."
 )
 
 
