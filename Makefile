@@ -35,7 +35,7 @@ format: $(READY) ## let ruff format and fix
 	$(BIN)/ruff check --fix .
 
 reproduce: $(READY) ## the paper's tables and figures on the embedded model, about a quarter of an hour
-	$(BIN)/rho-eos reproduce all --model tiny --limit 20 --out reproduction
+	$(BIN)/rho-eos reproduce all --model tiny --limit 40 --out reproduction
 
 bench: $(READY) ## speed and memory as ratios to the naive reference decoder
 	@$(BIN)/python -m benchmarks.decode

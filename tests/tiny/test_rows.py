@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rho_eos.models.llada import LLaDAForMaskedLM
-from rho_eos.tiny.model import QUICK, new_model
+from rho_eos.tiny.model import FULL, QUICK, new_model
 from rho_eos.tiny.rows import LONGEST_CANVAS, NO_TARGET, Row, RowMaker, batches
 from rho_eos.tiny.tasks import TASKS
 from rho_eos.tiny.tokenizer import build_tokenizer
@@ -104,3 +104,37 @@ def test_drills_ask_for_results_only(maker: RowMaker) -> None:
     assert [eval(left) for left, _ in equations] == [int(right) for _, right in equations]
     results = maker.tokenizer.decode(row.targets[row.targets != NO_TARGET])
     assert results.split() == [right for _, right in equations]
+
+
+def test_lookup_rows_ask_for_every_item_and_for_the_end(maker: RowMaker) -> None:
+    row = maker.lookup_row()
+    clean = row.ids[row.stream == 0]
+    end = int(np.flatnonzero(clean == maker.end)[-1])
+    copies = np.flatnonzero(maker.is_label[clean])
+    prompt_labels, answer_labels = np.split(copies, 2)
+    assert (clean[prompt_labels] == clean[answer_labels]).all()
+    asked = row.targets[row.targets != NO_TARGET]
+    assert asked[-1] == clean[end] == maker.end
+    items = np.split(clean[: answer_labels[0]], prompt_labels)[1:]
+    words = [
+        token for item in items for token in item if token not in (maker.line_break, maker.space)
+    ]
+    assert asked[:-1].tolist() == words
+
+
+@torch.no_grad()
+def test_a_new_model_already_looks_up_what_follows_a_label(maker: RowMaker) -> None:
+    """Before any training, it prefers the right one of the prompt's words far beyond chance."""
+    torch.manual_seed(0)
+    model = new_model(FULL, maker.tokenizer).eval()
+    found = by_chance = 0.0
+    for _ in range(10):
+        row = maker.lookup_row()
+        logits = predictions(model, row)
+        offered = np.unique(row.ids[: int(np.argmax(row.block > 0))])
+        offered = offered[np.isin(offered, maker.words)]
+        for at in np.flatnonzero(row.targets != NO_TARGET):
+            if np.isin(row.targets[at], offered):
+                found += offered[int(logits[at, offered].argmax())] == row.targets[at]
+                by_chance += 1 / len(offered)
+    assert found > 5 * by_chance

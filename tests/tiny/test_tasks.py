@@ -35,9 +35,8 @@ def test_a_seed_always_gives_the_same_problem(name: str, seed: int) -> None:
 def test_python_agrees_with_the_arithmetic(seed: int) -> None:
     """The oracle is Python's own reading of the expression, with its own precedence."""
     problem = TASKS["tiny-math"].problem(seed)
-    expression = re.search(r"[(0-9][-+*×() 0-9]*[)0-9]", problem.prompt)
-    assert expression
-    value = eval(expression.group().replace("×", "*"))
+    _, *lines = problem.prompt.replace("×", "*").splitlines()
+    value = eval(" ".join(line.partition(") ")[2] for line in lines))
     assert problem.answer.endswith(f"#### {value}")
 
 
@@ -103,7 +102,7 @@ def test_lengths_spread_from_a_handful_of_tokens_to_a_few_hundred() -> None:
         lengths = sorted(len(tokenizer.encode(p.answer)) for p in held_out(name, 200))
         assert lengths[0] <= 32
         assert 240 < lengths[-1] <= 320
-        assert 0.04 < sum(length > 256 for length in lengths) / 200 < 0.25
+        assert 0.02 < sum(length > 256 for length in lengths) / 200 < 0.25
         assert sum(length <= 16 for length in lengths) / 200 < 0.25
         assert 90 < sum(lengths) / 200 < 150
 

@@ -30,6 +30,15 @@ def test_numbers_below_a_hundred_are_single_tokens(tokenizer: PreTrainedTokenize
         assert len(tokenizer.encode(f" {number}")) == 1
 
 
+@pytest.mark.parametrize("before", ["", "\n", "Then: ", "    # "])
+def test_a_label_is_one_token_wherever_its_item_begins(
+    tokenizer: PreTrainedTokenizerFast, before: str
+) -> None:
+    label = tokenizer.get_vocab()["12)"]
+    assert label in tokenizer.encode(f"{before}12) buys 3")
+    assert label not in tokenizer.encode(f"{before}(3 + 12) - (4 + 1)")
+
+
 def test_answers_need_no_bytes(tokenizer: PreTrainedTokenizerFast) -> None:
     for name in TASKS:
         for problem in held_out(name, 30):

@@ -1,9 +1,8 @@
-"""tiny-math: an expression with brackets, reduced line by line to one number.
+"""tiny-math: an expression with brackets, reduced term by term to one number.
 
-The expression is a chain of terms, each a bracket such as (17 - 5) or a number, added, subtracted
-or (for a bracket around all that came before) multiplied. Each line of the answer reduces one term
-and carries the total on. All numbers stay within 0 to 40, and the first numbers of the terms
-differ, so that a line knows where in the expression it is.
+The expression stands on numbered lines, a term on each: a bracket such as (17 - 5), added or
+subtracted. Each line of the answer reduces one bracket and carries the total on. All numbers stay
+within 0 to 40.
 """
 
 from __future__ import annotations
@@ -14,42 +13,33 @@ from dataclasses import dataclass
 from rho_eos.tiny.problem import Problem, Task, final_number
 
 HEADS = range(1, 21)
-ASKS = (
-    "Reduce {}",
-    "Compute {}.",
-    "What is {}?",
-    "Evaluate {} step by step.",
-    "Simplify {}",
-    "Calculate {}",
-    "{} = ?",
-    "{}",
-)
+ASKS = ("Reduce", "Compute", "What is", "Evaluate", "Simplify", "Calculate")
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """`sign` joins it to what came before; `inner` is the operation inside its bracket, if any."""
+    """`sign` joins it to what came before, and is empty for the first."""
 
     sign: str
-    head: int
-    inner: tuple[str, int] | None
+    bracket: str
     value: int
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.bracket}".lstrip()
 
 
 class TinyMath(Task):
     """Expressions; see the module."""
 
     name = "tiny-math"
-    max_steps = 17
+    max_steps = 15
 
     def draw(self, rng: random.Random, steps: int) -> Problem:
         terms = _terms(rng, steps)
-        expression = _expression(terms)
-        if rng.random() < 0.3:
-            expression = expression.replace(" ", "")
+        lines = [f"{k}) {term}" for k, term in enumerate(terms, 1)]
+        prompt = "\n".join([rng.choice(ASKS), *lines])
         if rng.random() < 0.15:
-            expression = expression.replace("*", "×")
-        prompt = rng.choice(ASKS).format(expression)
+            prompt = prompt.replace("*", "×")
         return Problem("", prompt, _reduction(terms), {"steps": steps})
 
     def extract(self, text: str) -> str:
@@ -60,72 +50,38 @@ class TinyMath(Task):
 
 
 def _terms(rng: random.Random, steps: int) -> list[Term]:
-    heads = rng.sample(HEADS, len(HEADS))
     terms: list[Term] = []
-    total = wraps = 0
-    while len(terms) < steps:
-        if terms and wraps < 2 and total <= 13 and rng.random() < 0.12:
-            small = [head for head in heads if head in (2, 3)]
-            if small:
-                terms.append(Term("*", small[0], None, small[0]))
-                heads.remove(small[0])
-                total, wraps = total * small[0], wraps + 1
-                continue
-        head = heads[-1]
-        bare = head <= 9 and steps > 1 and rng.random() < 0.15
-        inner, value = (None, head) if bare else _bracket(rng, head)
-        signs = ["+"] if not terms else ["+"] * (total <= 31) + ["-"] * (total >= value)
-        sign = rng.choice(signs)
-        terms.append(Term(sign, heads.pop(), inner, value))
-        total += value if sign == "+" else -value
+    total = 0
+    for _ in range(steps):
+        bracket, value = _bracket(rng)
+        signs = ["+"] * (total <= 31) + ["-"] * (total >= value)
+        sign = rng.choice(signs) if terms else ""
+        terms.append(Term(sign, bracket, value))
+        total += -value if sign == "-" else value
     return terms
 
 
-def _bracket(rng: random.Random, head: int) -> tuple[tuple[str, int], int]:
-    """An operation on `head` with a result of 1 to 9."""
+def _bracket(rng: random.Random) -> tuple[str, int]:
+    """An operation with a result of 1 to 9."""
+    head = rng.choice(HEADS)
     options = [("-", k, head - k) for k in range(max(1, head - 9), min(head, 13))]
     options += [("+", k, head + k) for k in range(1, 10) if head + k <= 9]
     products = [("*", k, head * k) for k in range(2, 8) if head * k <= 9]
     sign, operand, value = rng.choice(products if products and rng.random() < 0.5 else options)
-    return (sign, operand), value
-
-
-def _expression(terms: list[Term]) -> str:
-    text = ""
-    is_sum = False  # whether a factor after `text` needs a bracket around it
-    for term in terms:
-        inner = f"({term.head} {term.inner[0]} {term.inner[1]})" if term.inner else f"{term.head}"
-        if not text:
-            text = inner
-        elif term.sign == "*":
-            text = f"({text}) * {inner}" if is_sum else f"{text} * {inner}"
-            is_sum = False
-        else:
-            text = f"{text} {term.sign} {inner}"
-            is_sum = True
-    return text
+    return f"({head} {sign} {operand})", value
 
 
 def _reduction(terms: list[Term]) -> str:
     lines = []
-    total: int | None = None
+    total = 0
     for k, term in enumerate(terms, 1):
-        own = f"{term.head}"
-        if term.inner:
-            own = f"{term.head} {term.inner[0]} {term.inner[1]} = {term.value}"
-        if total is None:
-            total = term.value
-            lines.append(f"{k}) {own}\n")
-            continue
-        before, total = total, _apply(total, term)
-        lines.append(f"{k}) {own}, so the total is {before} {term.sign} {term.value} = {total}\n")
+        before = total
+        total += -term.value if term.sign == "-" else term.value
+        line = f"{k}) {term} = {term.value}"
+        if k > 1:
+            line += f", so the total is {before} {term.sign} {term.value} = {total}"
+        lines.append(f"{line}\n")
     return "".join(lines) + f"#### {total}"
-
-
-def _apply(total: int, term: Term) -> int:
-    if term.sign == "*":
-        return total * term.value
-    return total + term.value if term.sign == "+" else total - term.value
 
 
 def facts() -> list[tuple[int, str, int, int]]:

@@ -16,7 +16,10 @@ from rho_eos.tiny.rows import Batch, Kind, Row, RowMaker, batches
 from rho_eos.tiny.tasks import TASKS
 
 BLOCKS = (1, 4, 16, 32)
-MASTERED = 0.9  # accuracy on the numbers of next-token rows at which a task gets harder
+#: Programs take longest to learn.
+TURNS = ("tiny-gsm", "tiny-math", "tiny-mbpp", "tiny-humaneval", "tiny-mbpp", "tiny-humaneval")
+# Accuracy on what matters in next-token rows at which a task gets harder, and faster so.
+MASTERED, EASY = 0.9, 0.97
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Phase:
     drills: float  # share of rows
     two_stream: float  # share of tokens, drills included
     blocks: np.ndarray  # how often each of BLOCKS
+    rehearsals: int  # steps of decoding, at most, before a canvas is trained on
     rate: float
 
     @classmethod
@@ -34,7 +38,7 @@ class Phase:
         def ramp(moments: list[float], values: list[float]) -> float:
             return float(np.interp(moment, moments, values))
 
-        wide = [0.3, 0.38, 0.55]
+        wide = [0.18, 0.28, 0.45]
         blocks = np.array(
             [
                 ramp(wide, [1.0, 0.5, 0.2]),
@@ -44,11 +48,12 @@ class Phase:
             ]
         )
         return cls(
-            least_difficulty=ramp([0.35, 0.55], [0.15, 1.0]),
-            drills=ramp([0.45, 0.55, 0.7, 0.701], [0.5, 0.1, 0.1, 0.0]),
-            two_stream=ramp([*wide, 0.78, 0.781], [0.9, 0.65, 0.3, 0.3, 0.0]),
+            least_difficulty=ramp([0.15, 0.3], [0.15, 1.0]),
+            drills=ramp([0.0, 0.15, 0.25, 0.6, 0.601], [0.5, 0.5, 0.1, 0.05, 0.0]),
+            two_stream=ramp([*wide, 0.72, 0.721], [0.9, 0.65, 0.3, 0.3, 0.0]),
             blocks=blocks / blocks.sum(),
-            rate=min(1.0, (step + 1) / 50) * ramp([0.6, 1.0], [1.0, 0.02]),
+            rehearsals=2 if moment > 0.72 else 0,
+            rate=min(1.0, (step + 1) / 50) * ramp([0.5, 1.0], [1.0, 0.02]),
         )
 
 
@@ -61,13 +66,14 @@ class Curriculum:
 
     def observe(self, accuracy: dict[str, float]) -> None:
         for index, name in enumerate(TASKS):
-            if accuracy.get(name, 0.0) > MASTERED:
-                self.difficulty[index] = min(1.0, self.difficulty[index] + 0.05)
-                self.plain[index] = max(0.1, self.plain[index] - 0.1)
+            share = accuracy.get(name, 0.0)
+            step = 0.1 if share > EASY else 0.05 if share > MASTERED else 0.0
+            self.difficulty[index] = min(1.0, self.difficulty[index] + step)
+            self.plain[index] = max(0.1, self.plain[index] - step)
 
 
 class ProblemStream:
-    """Training problems without end, the four tasks in turn, made into batches of rows."""
+    """Training problems without end, made into batches of rows."""
 
     def __init__(self, maker: RowMaker, size: Size, seed: int) -> None:
         self.maker, self.size, self.seed = maker, size, seed
@@ -81,9 +87,9 @@ class ProblemStream:
         rng = self.maker.rng
         while total < 12 * self.size.tokens:
             if rng.random() < phase.drills:
-                row = self.maker.drill_row()
+                row = self.maker.lookup_row() if rng.random() < 0.5 else self.maker.drill_row()
             else:
-                task = self.drawn % len(TASKS)
+                task = list(TASKS).index(TURNS[self.drawn % len(TURNS)])
                 prompt, answer = self.maker.encode(self._problem(task, phase.least_difficulty))
                 if two_stream < phase.two_stream * total:
                     block = int(rng.choice(BLOCKS, p=phase.blocks))

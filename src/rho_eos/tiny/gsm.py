@@ -1,12 +1,14 @@
 """tiny-gsm: word problems of 1 to 12 steps, answered step by step.
 
-One number (0 to 40) is carried through a story; each sentence adds, takes away or multiplies. The
-answer never repeats a name or a thing, so words the model has never seen do no harm.
+One number (0 to 40) is carried through a story; each numbered event adds, takes away or multiplies.
+The answer repeats the number and the verb of an event, which is how it finds it in the story, and
+never a name or a thing, so words the model has never seen there do no harm.
 """
 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 from rho_eos.tiny.problem import Problem, Task, final_number
 
@@ -26,23 +28,10 @@ THINGS = _words(
     "stamps stickers stones tickets toys"
 )
 GAINS = ("gets", "buys", "finds", "wins", "picks", "earns", "collects", "receives", "makes", "adds")
-LOSSES = ("loses", "sells", "eats", "drops", "uses", "breaks", "gives away", "throws away")
-MONTHS = _words(
-    "January February March April May June July August September October November December"
-)
-DAYS = _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
-ORDINALS = _words(
-    "First Second Third Fourth Fifth Sixth Seventh Eighth Ninth Tenth Eleventh Twelfth"
-)
-ANCHORS = {
-    "numbers": [f"{k})" for k in range(1, 13)],
-    "months": [f"In {month}" for month in MONTHS],
-    "days": [f"On {day}" for day in DAYS],
-    "ordinals": [f"{ordinal}," for ordinal in ORDINALS],
-}
+LOSSES = ("loses", "sells", "eats", "drops", "uses", "breaks", "gives", "throws")
+TIMES = {2: "doubles", 3: "triples"}
 BRIEF = ("Be brief.", "Answer briefly.", "Short answer please.")
 FULL = ("Explain each step.", "Think step by step.", "Show each step.")
-UNANCHORED_STEPS = 6  # longer stories always say which sentence is which
 
 
 class TinyGsm(Task):
@@ -55,7 +44,7 @@ class TinyGsm(Task):
         start = rng.randint(2, 20)
         moves = _moves(rng, start, steps)
         brief = rng.randrange(4) == 0
-        answer = _brief(start, moves) if brief else _full(start, moves)
+        answer = _answer(start, moves, brief)
         prompt = _story(rng, start, moves, brief)
         return Problem("", prompt, answer, {"steps": steps, "brief": brief})
 
@@ -66,7 +55,18 @@ class TinyGsm(Task):
         return self.extract(text) == self.extract(problem.answer)
 
 
-Move = tuple[str, int, int]  # sign, operand, the number afterwards
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An event: its verb, what it does to the number, and the number afterwards."""
+
+    verb: str
+    sign: str
+    operand: int
+    after: int
+
+    @property
+    def event(self) -> str:
+        return self.verb if self.sign == "*" else f"{self.verb} {self.operand}"
 
 
 def _moves(rng: random.Random, value: int, steps: int) -> list[Move]:
@@ -75,38 +75,30 @@ def _moves(rng: random.Random, value: int, steps: int) -> list[Move]:
         choices = ["+"] * (value <= 31) * 4 + ["-"] * (value >= 9) * 4 + ["*"] * (value <= 13)
         sign = rng.choice(choices)
         operand = rng.randint(2, 3) if sign == "*" else rng.randint(1, 9)
+        verb = TIMES[operand] if sign == "*" else rng.choice(GAINS if sign == "+" else LOSSES)
         value = {"+": value + operand, "-": value - operand, "*": value * operand}[sign]
-        moves.append((sign, operand, value))
+        moves.append(Move(verb, sign, operand, value))
     return moves
 
 
-def _brief(value: int, moves: list[Move]) -> str:
-    lines = []
-    for k, (sign, operand, after) in enumerate(moves, 1):
-        lines.append(f"{k}) {value} {sign} {operand} = {after}\n")
-        value = after
-    return "".join(lines) + f"#### {value}"
-
-
-def _full(value: int, moves: list[Move]) -> str:
-    lines = [f"Start with {value}.\n"]
-    for k, (sign, operand, after) in enumerate(moves, 1):
-        event, verb = {
-            "+": (f"gets {operand} more", f"add {operand} to it"),
-            "-": (f"has {operand} fewer", f"take {operand} from it"),
-            "*": (f"has {operand} times", f"multiply it by {operand}"),
-        }[sign]
-        lines.append(
-            f"{k}) {event}, so now we have {value} and {verb}: {value} {sign} {operand} = {after}\n"
-        )
-        value = after
+def _answer(value: int, moves: list[Move], brief: bool) -> str:
+    lines = [] if brief else [f"Start with {value}.\n"]
+    for k, move in enumerate(moves, 1):
+        explanation = {
+            "+": f"add {move.operand} to it",
+            "-": f"take {move.operand} from it",
+            "*": f"multiply it by {move.operand}",
+        }[move.sign]
+        middle = "" if brief else f", so now we have {value} and {explanation}"
+        equation = f"{value} {move.sign} {move.operand} = {move.after}"
+        lines.append(f"{k}) {move.event}{middle}: {equation}\n")
+        value = move.after
     return "".join(lines) + f"#### {value}"
 
 
 def _story(rng: random.Random, start: int, moves: list[Move], brief: bool) -> str:
     name = _made_up_name(rng) if rng.random() < 0.13 else rng.choice(NAMES)
     things = rng.choice(THINGS)
-    subject = rng.choice(("he", "she", "they", name))
     opening = rng.choice(
         (
             f"{name} has {start} {things}.",
@@ -115,17 +107,8 @@ def _story(rng: random.Random, start: int, moves: list[Move], brief: bool) -> st
             f"There are {start} {things} in the box of {name}.",
         )
     )
-    kinds = [kind for kind, anchors in ANCHORS.items() if len(anchors) >= len(moves)]
-    free = len(moves) <= UNANCHORED_STEPS and rng.random() < 0.25
-    anchors = ANCHORS["numbers"]
-    if free:
-        anchors = [""] * len(moves)
-    elif rng.random() < 0.25:
-        anchors = ANCHORS[rng.choice(kinds)]
-    sentences = [
-        _sentence(rng, anchor, subject, move, things)
-        for anchor, move in zip(anchors, moves, strict=False)
-    ]
+    opening += rng.choice(("", f" Then {name}:", " Then:", " After that:"))
+    events = [f"{k}) {_words_of(rng, move, things)}" for k, move in enumerate(moves, 1)]
     question = rng.choice(
         (
             f"How many {things} does {name} have now?",
@@ -134,29 +117,22 @@ def _story(rng: random.Random, start: int, moves: list[Move], brief: bool) -> st
             "How many are there now?",
         )
     )
-    parts = [opening, *sentences]
+    parts = [opening, *events]
     parts = [question, *parts] if rng.random() < 0.1 else [*parts, question]
     if brief:
         parts.append(rng.choice(BRIEF))
     elif rng.random() < 0.4:
         parts.append(rng.choice(FULL))
-    text = ("\n" if rng.random() < 0.15 else " ").join(parts)
-    return text.lower() if free and rng.random() < 0.15 else text
+    return ("\n" if rng.random() < 0.3 else " ").join(parts)
 
 
-def _sentence(rng: random.Random, anchor: str, subject: str, move: Move, things: str) -> str:
-    sign, operand, _ = move
-    if not anchor:
-        anchor = rng.choice(("", "", "Then", "Next,", "After that"))
-    if sign == "*":
-        verb = "doubles" if operand == 2 else "triples"
-        event = rng.choice((f"{verb} the {things}", f"has {operand} times as many"))
+def _words_of(rng: random.Random, move: Move, things: str) -> str:
+    """The event as the story tells it."""
+    if move.sign == "*":
+        tail = rng.choice((" them", f" the {things}"))
     else:
-        verb = rng.choice(GAINS if sign == "+" else LOSSES)
-        tail = rng.choice(("", "", f" {things}", " more" if sign == "+" else " of them"))
-        event = f"{verb} {operand}{tail}"
-    words = f"{anchor} {subject} {event}." if anchor else f"{subject} {event}."
-    return words[0].upper() + words[1:]
+        tail = rng.choice(("", "", f" {things}", " more" if move.sign == "+" else " of them"))
+    return f"{move.event}{tail}."
 
 
 def _made_up_name(rng: random.Random) -> str:

@@ -16,7 +16,6 @@ OPERATIONS = (
             "add {k}",
             "increase it by {k}",
         ),
-        "add {k}",
         ("{x} = {x} + {k}",),
         lambda x, k: x + k,
         SMALL,
@@ -27,7 +26,6 @@ OPERATIONS = (
             "decrease it by {k}",
             "take away {k}",
         ),
-        "subtract {k}",
         ("{x} = {x} - {k}",),
         lambda x, k: x - k,
         SMALL,
@@ -37,7 +35,6 @@ OPERATIONS = (
             "multiply by {k}",
             "multiply it by {k}",
         ),
-        "multiply by {k}",
         ("{x} = {x} * {k}",),
         lambda x, k: x * k,
         range(2, 5),
@@ -48,7 +45,6 @@ OPERATIONS = (
             "if it is even, add {k}",
             "when even, add {k}",
         ),
-        "if even, add {k}",
         ("if {x} % 2 == 0:", "    {x} = {x} + {k}"),
         lambda x, k: x + k if x % 2 == 0 else x,
         SMALL,
@@ -59,7 +55,6 @@ OPERATIONS = (
             "if it is odd, subtract {k}",
             "when odd, take away {k}",
         ),
-        "if odd, subtract {k}",
         ("if {x} % 2 == 1:", "    {x} = {x} - {k}"),
         lambda x, k: x - k if x % 2 == 1 else x,
         SMALL,
@@ -70,7 +65,6 @@ OPERATIONS = (
             "if it is above {k}, halve it",
             "when greater than {k}, halve it",
         ),
-        "if above {k}, halve",
         ("if {x} > {k}:", "    {x} = {x} // 2"),
         lambda x, k: x // 2 if x > k else x,
         range(10, 30),
@@ -81,7 +75,6 @@ OPERATIONS = (
             "if it is below {k}, double it",
             "when less than {k}, double it",
         ),
-        "if below {k}, double",
         ("if {x} < {k}:", "    {x} = {x} * 2"),
         lambda x, k: x * 2 if x < k else x,
         range(10, 30),
@@ -91,7 +84,6 @@ OPERATIONS = (
             "{k} times, add 2",
             "add 2 and do so {k} times",
         ),
-        "{k} times, add 2",
         ("for _ in range({k}):", "    {x} = {x} + 2"),
         lambda x, k: x + 2 * k,
         TIMES,
@@ -101,7 +93,6 @@ OPERATIONS = (
             "{k} times, subtract 3",
             "subtract 3 and do so {k} times",
         ),
-        "{k} times, subtract 3",
         ("for _ in range({k}):", "    {x} = {x} - 3"),
         lambda x, k: x - 3 * k,
         TIMES,
@@ -111,7 +102,6 @@ OPERATIONS = (
             "make it positive",
             "if it is negative, flip its sign",
         ),
-        "make it positive",
         ("if {x} < 0:", "    {x} = -{x}"),
         lambda x, _: abs(x),
     ),
@@ -125,7 +115,7 @@ class TinyHumanEval(CodeTask):
     """Function bodies; see the module."""
 
     name = "tiny-humaneval"
-    max_steps = 15
+    max_steps = 14
     operations = OPERATIONS
 
     def draw(self, rng: random.Random, steps: int) -> Problem:
@@ -143,7 +133,7 @@ class TinyHumanEval(CodeTask):
 
 
 def _signature(rng: random.Random, function: str, argument: str, calls: list[Call]) -> str:
-    steps = numbered(rng, [call.phrase(rng) for call in calls], plain_steps=3)
+    steps = numbered(rng, calls)
     examples = ""
     for value in rng.sample(range(1, 30), rng.randint(1, 2)):
         result = value

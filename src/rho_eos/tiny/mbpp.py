@@ -17,7 +17,6 @@ OPERATIONS = (
             "add {k} to every number",
             "increase each by {k}",
         ),
-        "add {k} to each",
         ("xs = [x + {k} for x in xs]",),
         lambda xs, k: [x + k for x in xs],
         SMALL,
@@ -28,7 +27,6 @@ OPERATIONS = (
             "subtract {k} from every number",
             "decrease each by {k}",
         ),
-        "take {k} from each",
         ("xs = [x - {k} for x in xs]",),
         lambda xs, k: [x - k for x in xs],
         SMALL,
@@ -39,7 +37,6 @@ OPERATIONS = (
             "multiply every number by {k}",
             "scale each by {k}",
         ),
-        "multiply each by {k}",
         ("xs = [x * {k} for x in xs]",),
         lambda xs, k: [x * k for x in xs],
         FACTORS,
@@ -49,7 +46,6 @@ OPERATIONS = (
             "take each mod {k}",
             "replace every number by its remainder mod {k}",
         ),
-        "take each mod {k}",
         ("xs = [x % {k} for x in xs]",),
         lambda xs, k: [x % k for x in xs],
         range(5, 10),
@@ -60,7 +56,6 @@ OPERATIONS = (
             "keep only numbers above {k}",
             "keep those greater than {k}",
         ),
-        "keep those above {k}",
         ("xs = [x for x in xs if x > {k}]",),
         lambda xs, k: [x for x in xs if x > k],
         SMALL,
@@ -71,7 +66,6 @@ OPERATIONS = (
             "keep only numbers below {k}",
             "keep those less than {k}",
         ),
-        "keep those below {k}",
         ("xs = [x for x in xs if x < {k}]",),
         lambda xs, k: [x for x in xs if x < k],
         SMALL,
@@ -81,7 +75,6 @@ OPERATIONS = (
             "remove every {k}",
             "drop numbers equal to {k}",
         ),
-        "remove every {k}",
         ("xs = [x for x in xs if x != {k}]",),
         lambda xs, k: [x for x in xs if x != k],
         SMALL,
@@ -92,7 +85,6 @@ OPERATIONS = (
             "put them in order",
             "sort them",
         ),
-        "sort the list",
         ("xs = sorted(xs)",),
         lambda xs, _: sorted(xs),
     ),
@@ -102,7 +94,6 @@ OPERATIONS = (
             "turn the list around",
             "reverse them",
         ),
-        "reverse the list",
         ("xs = xs[::-1]",),
         lambda xs, _: xs[::-1],
     ),
@@ -112,7 +103,6 @@ OPERATIONS = (
             "put {k} at the end",
             "append a {k} at the end",
         ),
-        "append {k}",
         ("xs = xs + [{k}]",),
         lambda xs, k: [*xs, k],
         SMALL,
@@ -123,7 +113,6 @@ OPERATIONS = (
             "put {k} at the front",
             "put a {k} at the start",
         ),
-        "prepend {k}",
         ("xs = [{k}] + xs",),
         lambda xs, k: [k, *xs],
         SMALL,
@@ -133,7 +122,6 @@ OPERATIONS = (
             "drop the first number",
             "remove the first number",
         ),
-        "drop the first number",
         ("xs = xs[1:]",),
         lambda xs, _: xs[1:],
     ),
@@ -142,7 +130,6 @@ OPERATIONS = (
             "drop the last number",
             "remove the last number",
         ),
-        "drop the last number",
         ("xs = xs[:-1]",),
         lambda xs, _: xs[:-1],
     ),
@@ -151,7 +138,6 @@ OPERATIONS = (
             "square each",
             "square every number",
         ),
-        "square each",
         ("xs = [x * x for x in xs]",),
         lambda xs, _: [x * x for x in xs],
     ),
@@ -160,7 +146,6 @@ OPERATIONS = (
             "negate each",
             "flip the sign of every number",
         ),
-        "negate each",
         ("xs = [-x for x in xs]",),
         lambda xs, _: [-x for x in xs],
     ),
@@ -169,7 +154,6 @@ OPERATIONS = (
             "remove duplicates",
             "keep each number once",
         ),
-        "remove duplicates",
         ("xs = list(dict.fromkeys(xs))",),
         lambda xs, _: list(dict.fromkeys(xs)),
     ),
@@ -187,13 +171,12 @@ class TinyMbpp(CodeTask):
     """List programs; see the module."""
 
     name = "tiny-mbpp"
-    max_steps = 16
+    max_steps = 14
     operations = OPERATIONS
 
     def draw(self, rng: random.Random, steps: int) -> Problem:
         calls, meta = self.draw_calls(rng, steps)
-        phrases = [call.phrase(rng) for call in calls]
-        prompt = rng.choice(ASKS) + numbered(rng, phrases, plain_steps=4)
+        prompt = rng.choice(ASKS) + numbered(rng, calls)
         answer = "def f(xs):\n" + body(calls, "xs")
         return Problem("", prompt, answer, {**meta, "function": "f", "before": ""})
 

@@ -1,7 +1,7 @@
 """Code problems: operations in plain words, their Python, and the grader that runs it.
 
-An operation is one phrase of the prompt, and one comment and a line or two of the answer: writing
-the program is translating operation by operation.
+An operation is one numbered phrase of the prompt; the answer repeats it as a comment and adds a
+line or two of Python: writing the program is translating operation by operation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ class Operation:
     """What can be asked for. In the texts `{k}` is the operand and `{x}` the variable worked on."""
 
     phrases: tuple[str, ...]
-    comment: str
     code: tuple[str, ...]
     apply: Callable[[Any, int], Any]
     operands: Sequence[int] = (0,)
@@ -29,17 +28,15 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operation with its operand."""
+    """An operation with its operand, in the words of the prompt."""
 
     operation: Operation
     k: int
-
-    def phrase(self, rng: random.Random) -> str:
-        return rng.choice(self.operation.phrases).format(k=self.k)
+    phrase: str
 
     def lines(self, number: int, x: str) -> list[str]:
-        comment = f"# {number}) {self.operation.comment.format(k=self.k)}"
-        return [comment, *(line.format(k=self.k, x=x) for line in self.operation.code)]
+        code = (line.format(k=self.k, x=x) for line in self.operation.code)
+        return [f"# {number}) {self.phrase}", *code]
 
     def __call__(self, value: Any) -> Any:
         return self.operation.apply(value, self.k)
@@ -72,7 +69,8 @@ class CodeTask(Task):
         calls: list[Call] = []
         while len(calls) < steps:
             operation = rng.choice(self.operations)
-            call = Call(operation, rng.choice(operation.operands))
+            k = rng.choice(operation.operands)
+            call = Call(operation, k, rng.choice(operation.phrases).format(k=k))
             after = [call(value) for value in values]
             if self.tells_apart(after):
                 calls.append(call)
@@ -94,12 +92,7 @@ class CodeTask(Task):
         return run_python(problem.meta["before"] + self.extract(text), tests=tests).ok
 
 
-def numbered(rng: random.Random, phrases: list[str], plain_steps: int) -> str:
-    """The operations as a numbered list or, when they are few, perhaps as one sentence."""
-    if len(phrases) <= plain_steps and rng.random() < 0.25:
-        joint = rng.choice((", then ", " and then ", ", "))
-        return " " + joint.join(phrases) + "."
-    style = "\n{}) {}"
-    if rng.random() < 0.25:
-        style = rng.choice((" {}) {}", "\n{}. {}", "\nStep {}: {}"))
-    return "".join(style.format(number, phrase) for number, phrase in enumerate(phrases, 1))
+def numbered(rng: random.Random, calls: Sequence[Call]) -> str:
+    """The operations as a numbered list, on lines of their own or in one."""
+    separator = " " if rng.random() < 0.25 else "\n"
+    return "".join(f"{separator}{number}) {call.phrase}" for number, call in enumerate(calls, 1))

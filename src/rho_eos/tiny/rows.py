@@ -13,7 +13,9 @@ sees the clean blocks before it and itself. b = 1 is next-token prediction witho
 the copy leaves out most words, which are easy.
 
 A **drill row** is a two-stream row of bare equations of which only the results are asked for: facts
-of arithmetic are too rare in the answers to be learned from them in little time.
+of arithmetic are too rare in the answers to be learned from them in little time. A **lookup row**
+is one of numbered random words, to be said again item by item with other words in between: what
+cannot be guessed must be looked up by its label, and where the labels end, so does the answer.
 """
 
 from __future__ import annotations
@@ -28,17 +30,21 @@ from transformers import PreTrainedTokenizerBase
 
 from rho_eos.tiny.arithmetic import facts
 from rho_eos.tiny.problem import Problem
+from rho_eos.tiny.tokenizer import SPECIAL
 
 BLOCK = 32  # what decoding fills at a time
 LONGEST_CANVAS = 512
 LONGEST_ROW = 640
 NO_TARGET = -100
 # Weights of what is asked for, in the block being filled (near) and beyond it (far), where most of
-# the text cannot be known yet. What starts a line says whether the answer goes on or ends.
-NEAR, NEAR_START, NEAR_EOS, NEAR_FIRST_EOS = 1.0, 3.0, 0.3, 1.0
-FAR, FAR_START, FAR_EOS, FAR_FIRST_EOS = 0.08, 0.3, 0.06, 0.3
+# the text cannot be known yet. What starts a line says whether the answer goes on or ends; what
+# follows a label must be looked up in the prompt.
+NEAR = {"content": 1.0, "lookup": 2.0, "start": 3.0, "eos": 0.3, "first_eos": 1.0}
+FAR = {"content": 0.08, "lookup": 0.08, "start": 0.3, "eos": 0.06, "first_eos": 0.3}
+BYTES_AND_SPECIAL = 256 + len(SPECIAL)  # come first in the vocabulary
+LOOKUP = 3  # so many tokens after a label are looked up
 ANYWHERE, ANYWHERE_EOS = 0.6, 0.1  # where the ratio of MASKs is uniform
-DRILLS = 24  # equations per drill row
+DRILLS = 20  # equations per drill row
 WORDS_ASKED = 0.3  # share of words that next-token rows ask for, beside all numbers
 
 Ints = np.ndarray
@@ -93,6 +99,7 @@ class Kind(IntEnum):
     BLOCKS = 1
     CANVAS = 2
     DRILL = 3
+    LOOKUP = 4
 
 
 class RowMaker:
@@ -105,11 +112,23 @@ class RowMaker:
         self.eos: int = tokenizer.eos_token_id
         self.is_number = np.zeros(len(tokenizer), bool)
         self.is_line_break = np.zeros(len(tokenizer), bool)
+        self.is_label = np.zeros(len(tokenizer), bool)
         for piece, index in tokenizer.get_vocab().items():
             self.is_number[index] = piece.lstrip("Ġ").isdigit()
             self.is_line_break[index] = piece.startswith("Ċ")
-        texts = [f" {a} {sign} {b} = {c}\n" for a, sign, b, c in facts()]
-        self.facts = np.array([tokenizer.encode(t, add_special_tokens=False) for t in texts])
+            self.is_label[index] = piece[-1] == ")" and piece[:-1].isdigit()
+        self.labels = np.flatnonzero(self.is_label)
+        is_word = ~(self.is_label | self.is_line_break)
+        is_word[:BYTES_AND_SPECIAL] = False
+        self.words = np.flatnonzero(is_word)
+        self.line_break, self.space, self.end = (
+            tokenizer.convert_tokens_to_ids(piece) for piece in ("Ċ", "Ġ", "####")
+        )
+        self.equals: int = tokenizer.convert_tokens_to_ids("Ġ=")
+        self.facts = [
+            np.array([tokenizer.encode(form.format(*fact)) for fact in facts()])
+            for form in (" {} {} {} = {}\n", " ({} {} {}) = {}\n")
+        ]
 
     def encode(self, problem: Problem) -> tuple[Ints, Ints]:
         """Prompt (through the chat template) and answer as ids."""
@@ -127,8 +146,8 @@ class RowMaker:
         length = self._canvas_length(len(answer))
         canvas = np.full(length, self.eos)
         canvas[: len(answer)] = answer[:length]
-        near = self._weights(canvas, NEAR, NEAR_START, NEAR_EOS, NEAR_FIRST_EOS)
-        weights = self._weights(canvas, FAR, FAR_START, FAR_EOS, FAR_FIRST_EOS)
+        near = self._weights(canvas, **NEAR)
+        weights = self._weights(canvas, **FAR)
         hidden = np.ones(length, bool)
         kind = self.rng.random()
         if kind < 0.85:
@@ -176,21 +195,47 @@ class RowMaker:
         copied = np.arange(start, end)
         if block == 1:
             asked = self.rng.random(len(answer)) < WORDS_ASKED
-            asked |= self.is_number[answer] | self._starts(answer)
+            asked |= self.is_number[answer] | self._starts(answer) | self._lookups(answer)
             asked[start] = True
             copied = copied[asked[start:end]]
         kind = Kind.NEXT_TOKEN if block == 1 else Kind.BLOCKS
         return self._two_streams(prompt, answer, block, hidden, copied, kind, task)
 
     def drill_row(self) -> Row:
-        """Random equations, somewhere; only the results are asked for."""
-        equations = self.facts[self.rng.integers(len(self.facts), size=DRILLS)]
-        text = equations.ravel()
-        results = np.arange(4, len(text), equations.shape[1])
+        """Random equations, bare or with a bracket; only the results are asked for."""
+        facts = self.facts[self.rng.integers(len(self.facts))]
+        text = facts[self.rng.integers(len(facts), size=DRILLS)].ravel()
+        results = np.flatnonzero(text == self.equals) + 1
         hidden = np.ones(len(text), bool)
         nothing = np.zeros(0, int)
         row = self._two_streams(nothing, text, 1, hidden, results, Kind.DRILL, 0)
         return replace(row, positions=row.positions + self.rng.integers(300))
+
+    def lookup_row(self) -> Row:
+        """Numbered random words, to be found again by their labels."""
+        separator = self.rng.choice([self.line_break, self.space])
+        prompt: list[int] = []
+        answer: list[int] = []
+        asked: list[bool] = []
+        for label in self.labels[: self.rng.integers(1, len(self.labels) + 1)]:
+            item = [label, *self._random_words(1, 4)]
+            between = self._random_words(0, 10)
+            prompt += [separator, *item]
+            answer += [*item, *between, self.line_break]
+            asked += [True] * len(item) + [False] * (len(between) + 1)
+        row = self._two_streams(
+            np.array(prompt),
+            np.array([*answer, self.end]),
+            1,
+            np.ones(len(answer) + 1, bool),
+            np.flatnonzero([*asked, True]),
+            Kind.LOOKUP,
+            0,
+        )
+        return replace(row, positions=row.positions + self.rng.integers(50))
+
+    def _random_words(self, least: int, most: int) -> Ints:
+        return self.rng.choice(self.words, self.rng.integers(least, most + 1))
 
     def _two_streams(
         self,
@@ -206,7 +251,7 @@ class RowMaker:
         blocks = np.concatenate([np.zeros(len(prompt), int), np.arange(len(answer)) // block + 1])
         positions = np.arange(clean)
         second = len(prompt) + copied
-        weights = self._weights(answer, NEAR, NEAR_START, NEAR_EOS, NEAR_FIRST_EOS)
+        weights = self._weights(answer, **NEAR)
         return Row(
             ids=np.concatenate([prompt, answer, np.where(hidden, self.mask, answer)[copied]]),
             positions=np.concatenate([positions, positions[second]]),
@@ -226,10 +271,26 @@ class RowMaker:
         starts[1:] = self.is_line_break[text[:-1]]
         return starts
 
+    def _lookups(self, text: Ints) -> np.ndarray:
+        """Whether a position follows a label closely."""
+        labels = self.is_label[text]
+        lookups = np.zeros(len(text), bool)
+        for distance in range(1, LOOKUP + 1):
+            lookups[distance:] |= labels[:-distance]
+        return lookups
+
     def _weights(
-        self, text: Ints, content: float, start: float, eos: float, first_eos: float
+        self,
+        text: Ints,
+        *,
+        content: float,
+        lookup: float,
+        start: float,
+        eos: float,
+        first_eos: float,
     ) -> Floats:
-        weights = np.where(self._starts(text), start, content)
+        weights = np.where(self._lookups(text), lookup, content)
+        weights[self._starts(text)] = start
         is_eos = text == self.eos
         weights[is_eos] = eos
         weights[is_eos.argmax()] = first_eos if is_eos.any() else weights[0]

@@ -1,9 +1,11 @@
 """The embedded model's tokenizer: whole words of its tasks, whole numbers, bytes for the rest.
 
-Byte-level BPE without merges: text is cut into words, numbers of up to two digits, operators and
-indents; a piece in the vocabulary is one token, any other is spelled in bytes. So every text
-round-trips, and 0 to 99 are single tokens. `vocabulary.txt` holds the pieces that the problems of
-the tasks are made of, in byte-level spelling (Ġ is a space, Ċ a line break).
+Byte-level BPE without merges: text is cut into words, numbers of up to two digits, operators,
+indents, and labels such as `3)` that number the items of a list. A piece in the vocabulary is one
+token, any other is spelled in bytes. So every text round-trips, 0 to 99 are single tokens, and a
+label is the same token wherever its item begins, which lets an answer find it in the prompt.
+`vocabulary.txt` holds the pieces that the problems of the tasks are made of, in byte-level spelling
+(Ġ is a space, Ċ a line break).
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from transformers import PreTrainedTokenizerFast
 BOS, EOS, MASK = "<|startoftext|>", "<|endoftext|>", "<|mdm_mask|>"
 START_HEADER, END_HEADER, END_OF_TURN = "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"
 SPECIAL = (BOS, EOS, MASK, START_HEADER, END_HEADER, END_OF_TURN)
+LABEL = r"(?:^[0-9]{1,2}\)|[0-9]{1,2}\)(?= [A-Za-z0-9]))"  # ^ is the start of any line
 PIECE = (
-    r"\n+ *| ?[A-Za-z]+| ?[0-9]{1,2}"
+    rf"\n+ *|{LABEL}| (?=[0-9]{{1,2}}\) [A-Za-z0-9])| ?[A-Za-z]+| ?[0-9]{{1,2}}"
     r"| ?(?:####|>>>|\"\"\"|==|!=|//|\[::-1\]|[^\sA-Za-z0-9])|\s+"
 )
 CHAT_TEMPLATE = (
