@@ -81,6 +81,14 @@ class Scripted:
         found = [line.rsplit(" ", 1)[1] for line in lines if line.startswith(name + " ")]
         return float(found[0]) if found else 0.0
 
+    def wait_for_requests(self, count: int, seconds: float = 30) -> None:
+        """Until so many have arrived, whether they run or wait."""
+        deadline = time.monotonic() + seconds
+        names = ("rho_eos_requests_running", "rho_eos_requests_waiting")
+        while (seen := sum(map(self.metric, names))) != count:
+            assert time.monotonic() < deadline, f"{seen} requests are there, expected {count}"
+            time.sleep(0.02)
+
     def wait_for_metric(self, name: str, value: float, seconds: float = 30) -> None:
         deadline = time.monotonic() + seconds
         while (seen := self.metric(name)) != value:

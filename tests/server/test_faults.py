@@ -63,7 +63,7 @@ def test_a_failed_forward_is_a_500_for_its_batch_and_the_server_goes_on() -> Non
     with serving(runner, max_rows=2) as server, ThreadPoolExecutor(8) as pool:
         runner.may_run.clear()
         answers = [pool.submit(server.chat, prompt) for prompt in prompts]
-        server.wait_for_metric(WAITING, 7)
+        server.wait_for_requests(8)
         runner.may_run.set()
         for prompt, answer in zip(prompts, answers, strict=True):
             body = answer.result().json()

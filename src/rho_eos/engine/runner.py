@@ -20,6 +20,9 @@ from rho_eos.engine.memory import keep_freed_memory
 from rho_eos.engine.sequence import Sequence
 from rho_eos.models.attention import PACKED, PackedRows, wants_varlen_kernel
 
+#: Activations of so many positions stay within the caches of a CPU core, or nearly.
+CACHED_POSITIONS = 2048
+
 
 class Runner(Protocol):
     """What the engine needs; tests put a scripted model here."""
@@ -43,9 +46,21 @@ class ModelRunner:
         self.end_ids = torch.tensor(special.ends, device=self.device)
         self.never_or_later = torch.tensor((special.mask, *special.ends), device=self.device)
 
-    @torch.inference_mode()
     def predict(self, sequences: Rows[Sequence]) -> list[Prediction]:
-        """One forward for all rows; a sequence's prediction does not depend on its batch mates."""
+        """One forward for all rows; a sequence's prediction does not depend on its batch mates.
+
+        On a CPU, rows that together would fall out of its caches are forwarded in groups.
+        """
+        if self.device.type != "cpu":
+            return self._predict(sequences)
+        return [
+            prediction
+            for group in groups(sequences, CACHED_POSITIONS)
+            for prediction in self._predict(group)
+        ]
+
+    @torch.inference_mode()
+    def _predict(self, sequences: Rows[Sequence]) -> list[Prediction]:
         batch = pack(sequences, self.model.prediction_shift)
         hidden = self._hidden_states(batch)
         token, confidence, eos = self._statistics(hidden, batch, sequences)
@@ -192,6 +207,17 @@ class ModelRunner:
 
     def _on_device(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
+
+
+def groups(sequences: Rows[Sequence], positions: int) -> Iterator[Rows[Sequence]]:
+    """Neighbours together, with at most so many positions, or alone."""
+    start = total = 0
+    for index, sequence in enumerate(sequences):
+        if index > start and total + sequence.cost > positions:
+            yield sequences[start:index]
+            start, total = index, 0
+        total += sequence.cost
+    yield sequences[start:]
 
 
 def argmax(scores: torch.Tensor) -> torch.Tensor:
