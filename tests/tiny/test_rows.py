@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from rho_eos.models.llada import LLaDAForMaskedLM
+from rho_eos.tiny.batches import batches
 from rho_eos.tiny.model import FULL, QUICK, new_model
-from rho_eos.tiny.rows import LONGEST_CANVAS, NO_TARGET, Row, RowMaker, batches
+from rho_eos.tiny.rows import LONGEST_CANVAS, NO_TARGET, Row, RowMaker
 from rho_eos.tiny.tasks import TASKS
 from rho_eos.tiny.tokenizer import build_tokenizer
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
 from rho_eos.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,25 +29,16 @@ def reproduce(
     tasks: Annotated[
         str, typer.Option(help="Names, separated by commas, in place of the profile's.")
     ] = "",
-    limit: Annotated[int | None, typer.Option(help="Only so many samples of each task.")] = None,
-    repeats: Annotated[int, typer.Option(help="Ask everything so many times.")] = 1,
-    shuffle_seed: Annotated[
-        int | None, typer.Option(help="Take samples at random instead of the first ones.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Sequences per forward; the same as --max-rows.")
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="A benchmark's file, PATH or TASK=PATH; without it, from the Hub."),
-    ] = None,
+    limit: Limit = None,
+    repeats: Repeats = 1,
+    shuffle_seed: ShuffleSeed = None,
+    batch_size: BatchSize = None,
+    data: Data = None,
     profile: Annotated[
         str | None,
         typer.Option(help="Lengths: paper, or tiny (a quarter of them; default for model tiny)."),
     ] = None,
-    unsafe_code: Annotated[
-        bool, typer.Option("--unsafe-code", help="Run model-written code unconfined if need be.")
-    ] = False,
+    unsafe_code: UnsafeCode = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list what would be run, and its rough cost.")
     ] = False,

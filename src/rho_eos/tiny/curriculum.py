@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rho_eos.tiny.batches import Batch, batches
 from rho_eos.tiny.model import Size
 from rho_eos.tiny.problem import Problem
-from rho_eos.tiny.rows import Batch, Kind, Row, RowMaker, batches
+from rho_eos.tiny.rows import Kind, Row, RowMaker
 from rho_eos.tiny.tasks import TASKS
 
 BLOCKS = (1, 4, 16, 32)

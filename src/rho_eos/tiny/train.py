@@ -35,10 +35,11 @@ from torch.nn.functional import cross_entropy
 from rho_eos.config import DecodeParams
 from rho_eos.errors import UserError
 from rho_eos.llm import LLM
+from rho_eos.tiny.batches import Batch
 from rho_eos.tiny.curriculum import Curriculum, Phase, ProblemStream
 from rho_eos.tiny.model import FULL, QUICK, Size, new_model
 from rho_eos.tiny.muon import Muon
-from rho_eos.tiny.rows import BLOCK, NEAR, NO_TARGET, Batch, Kind, RowMaker
+from rho_eos.tiny.rows import BLOCK, NEAR, NO_TARGET, Kind, RowMaker
 from rho_eos.tiny.tasks import TASKS
 from rho_eos.tiny.tokenizer import build_tokenizer
 
