@@ -1,12 +1,13 @@
 """Fixtures that several rooms use."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import settings
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every process
@@ -27,6 +28,14 @@ def _load(folder: Path) -> Any:
     import rho_eos.models  # noqa: F401  registers the families
 
     return AutoModelForMaskedLM.from_pretrained(folder).eval()
+
+
+@pytest.fixture
+def use_cores() -> Iterator[Callable[[int], None]]:
+    """Have torch use so many cores in this test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """No (positions x vocabulary) tensor exists, whatever is asked for: logits come in chunks."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,7 +42,10 @@ class LargestTensor(TorchDispatchMode):
     ],
     ids=["greedy", "whole canvas", "guided", "minimum length", "sampled"],
 )
-def test_logits_are_held_in_chunks_of_the_given_size(params: DecodeParams) -> None:
+def test_logits_are_held_in_chunks_of_the_given_size(
+    params: DecodeParams, use_cores: Callable[[int], None]
+) -> None:
+    use_cores(1)  # tensors are seen in this thread only
     model = SameEverywhere([0.0] * VOCABULARY)
     runner = ModelRunner(model, SPECIAL, logits_megabytes=1)
     rows = [Sequence(str(i), torch.arange(4, 12).numpy(), params, SPECIAL) for i in range(3)]

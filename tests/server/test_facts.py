@@ -1,5 +1,6 @@
 """The small endpoints: probes, metrics, the version, and what the playground asks."""
 
+import socket
 from types import SimpleNamespace
 
 import httpx
@@ -8,6 +9,7 @@ import pytest
 from rho_eos import LLM, DecodeParams, __version__
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.playground import playground_facts
+from rho_eos.server.run import listen
 from rho_eos.tiny.tasks import TASKS, held_out
 from tests.scripted import says
 from tests.server.conftest import MODEL, Process
@@ -22,6 +24,14 @@ def test_probes_and_version(server: Process) -> None:
     assert get(server, "/health").json() == {"status": "alive"}
     assert get(server, "/ready").json() == {"status": "ready"}
     assert get(server, "/version").json() == {"version": __version__}
+
+
+def test_an_answer_is_sent_as_soon_as_it_is_written() -> None:
+    """With Nagle's algorithm a body waits until the client has acknowledged its head: 40 ms."""
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_metrics_count_what_a_request_cost(llm: LLM, server: Process) -> None:

@@ -7,22 +7,28 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from rho_eos.config import DecodeParams
 from rho_eos.errors import UserError
 from rho_eos.llm import LLM
-from rho_eos.tiny.model import QUICK
+from rho_eos.models.llada import LLaDAForMaskedLM
+from rho_eos.tiny.batches import batches
+from rho_eos.tiny.model import QUICK, new_model
 from rho_eos.tiny.muon import orthogonalised
-from rho_eos.tiny.train import Trainer, draw_curve, train
+from rho_eos.tiny.progress import draw_curve
+from rho_eos.tiny.rows import RowMaker
+from rho_eos.tiny.tasks import TASKS
+from rho_eos.tiny.tokenizer import build_tokenizer
+from rho_eos.tiny.train import Trainer, train
 
 STEPS = 40
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
-    torch.set_num_threads(1)
     return train(tmp_path_factory.mktemp("run"), minutes=5, size=QUICK, steps=STEPS)
 
 
@@ -72,22 +78,48 @@ def test_resuming_nothing_is_an_error(tmp_path: Path) -> None:
         Trainer(tmp_path, QUICK, seed=1).load()
 
 
-def test_a_killed_run_resumes(tmp_path: Path) -> None:
-    """The whole command, killed once it has saved, and run again."""
+def canvas_loss(model: LLaDAForMaskedLM) -> float:
+    """Mean over what new problems of one step ask for, as a decode shows them."""
+    maker = RowMaker(build_tokenizer(), np.random.default_rng(7))
+    problems = [task.problem(seed, 1) for task in TASKS.values() for seed in range(20)]
+    rows = [maker.canvas_row(*maker.encode(problem)) for problem in problems]
+    total = asked = 0.0
+    with torch.no_grad():
+        for batch in batches(rows, 4096, maker.rng):
+            output = model(
+                batch.ids,
+                attention_mask=batch.attention_mask(),
+                position_ids=batch.positions,
+                labels=batch.targets,
+            )
+            count = int((batch.targets >= 0).sum())
+            total, asked = total + float(output.loss) * count, asked + count
+    return total / asked
+
+
+def test_three_minutes_with_a_kill_in_between(tmp_path: Path) -> None:
+    """The whole command, killed once it has saved, and run again for the rest of its time."""
     command = [sys.executable, "-m", "rho_eos.tiny.train", "--out", str(tmp_path), "--quick"]
-    first = subprocess.Popen([*command, "--minutes", "30", "--save-minutes", "0.02"])
+    command += ["--minutes", "3", "--save-minutes", "0.3"]
     state = tmp_path / "state.pt"
-    deadline = time.monotonic() + 240
-    while not state.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    first.kill()
-    first.wait()
+    with subprocess.Popen(command) as first:
+        deadline = time.monotonic() + 240
+        while not state.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        first.kill()
     step, _, minutes = torch.load(state, weights_only=True)["progress"]
     assert step > 0
-    subprocess.run([*command, "--minutes", f"{minutes + 0.02}", "--resume"], check=True)
-    assert torch.load(state, weights_only=True)["progress"][0] > step
-    assert (tmp_path / "model.safetensors").exists()
+    assert minutes < 3
+    subprocess.run([*command, "--resume"], check=True)
+    after = torch.load(state, weights_only=True)["progress"]
+    assert after[0] > step
+    assert after[2] >= 3
     assert (tmp_path / "curve.png").exists()
+    llm = LLM(str(tmp_path), device="cpu")
+    untrained = new_model(QUICK, build_tokenizer()).eval()
+    assert canvas_loss(llm.model) < 0.3 * canvas_loss(untrained)
+    answer = llm.generate("What is (3 + 4)?", DecodeParams(policy="rho-eos"))[0]
+    assert answer.finish_reason == "stop"
 
 
 def test_orthogonalised_matrices_have_singular_values_near_one() -> None:

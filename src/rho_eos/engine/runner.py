@@ -6,9 +6,13 @@ token, its probability and P(EOS).
 """
 
 import math
+import threading
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence as Rows
+from contextlib import contextmanager
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,12 +20,10 @@ import torch
 
 from rho_eos.decoding.policy import Prediction, SpecialTokens
 from rho_eos.engine.batch import PackedBatch, pack
+from rho_eos.engine.cores import at_once, shares
 from rho_eos.engine.memory import keep_freed_memory
 from rho_eos.engine.sequence import Sequence
 from rho_eos.models.attention import PACKED, PackedRows, wants_varlen_kernel
-
-#: Activations of so many positions stay within the caches of a CPU core, or nearly.
-CACHED_POSITIONS = 2048
 
 
 class Runner(Protocol):
@@ -39,6 +41,8 @@ class ModelRunner:
         self.model = model
         self.special = special
         self.device: torch.device = model.device
+        self.parallel = 1  # forwards at a time, in the current step
+        self._clock = threading.Lock()
         self.forward_seconds = 0.0  # spent in the model itself: layers and vocabulary projection
         vocabulary = model.lm_head.out_features
         self.chunk = max(1, logits_megabytes * 2**20 // (vocabulary * 4))
@@ -49,15 +53,17 @@ class ModelRunner:
     def predict(self, sequences: Rows[Sequence]) -> list[Prediction]:
         """One forward for all rows; a sequence's prediction does not depend on its batch mates.
 
-        On a CPU, rows that together would fall out of its caches are forwarded in groups.
+        On a CPU each core forwards some of the rows.
         """
-        if self.device.type != "cpu":
+        cores = torch.get_num_threads() if self.device.type == "cpu" else 1
+        parts = shares([sequence.cost for sequence in sequences], cores)
+        self.parallel = min(cores, len(parts))
+        if self.parallel == 1:
             return self._predict(sequences)
-        return [
-            prediction
-            for group in groups(sequences, CACHED_POSITIONS)
-            for prediction in self._predict(group)
-        ]
+        rows = [[sequences[index] for index in part] for part in parts]
+        by_part = at_once(self._predict, rows, cores)
+        in_order = sorted(zip(chain(*parts), chain(*by_part), strict=True), key=itemgetter(0))
+        return [prediction for _, prediction in in_order]
 
     @torch.inference_mode()
     def _predict(self, sequences: Rows[Sequence]) -> list[Prediction]:
@@ -78,18 +84,17 @@ class ModelRunner:
 
     def _hidden_states(self, batch: PackedBatch) -> torch.Tensor:
         """(Σ wanted + guided, hidden): the last layer's output where it is read."""
-        started = time.perf_counter()
         bounds = None
         if wants_varlen_kernel(self.device, self.model.dtype):
             bounds = torch.tensor((0, *batch.row_lengths), device=self.device)
             bounds = bounds.cumsum(0, dtype=torch.int32)
-        hidden: torch.Tensor = self.model.model(
-            input_ids=self._on_device(batch.input_ids)[None],
-            position_ids=self._on_device(batch.position_ids)[None],
-            read_at=self._on_device(np.concatenate((batch.read_at, batch.unconditional_at))),
-            rows=PackedRows(batch.row_lengths, bounds),
-        ).last_hidden_state[0]
-        self.forward_seconds += time.perf_counter() - started
+        with self._timed():
+            hidden: torch.Tensor = self.model.model(
+                input_ids=self._on_device(batch.input_ids)[None],
+                position_ids=self._on_device(batch.position_ids)[None],
+                read_at=self._on_device(np.concatenate((batch.read_at, batch.unconditional_at))),
+                rows=PackedRows(batch.row_lengths, bounds),
+            ).last_hidden_state[0]
         return hidden
 
     @torch.inference_mode()
@@ -134,18 +139,26 @@ class ModelRunner:
         """(chunk, vocabulary) for one chunk of the wanted positions after the other, guided."""
         wanted, unconditional = hidden.split((len(batch.read_at), len(batch.unconditional_at)))
         owners = np.repeat(np.arange(len(sequences)), batch.counts)
-        for start in range(0, len(wanted), self.chunk):
-            part = slice(start, min(start + self.chunk, len(wanted)))
+        chunk = max(1, self.chunk // self.parallel)
+        for start in range(0, len(wanted), chunk):
+            part = slice(start, min(start + chunk, len(wanted)))
             logits = self._project(wanted[part])
             self._guide(logits, unconditional, batch, part, owners, sequences)
             yield part, logits
 
     def _project(self, hidden: torch.Tensor) -> torch.Tensor:
         """(chunk, vocabulary) in float32."""
-        started = time.perf_counter()
-        logits: torch.Tensor = self.model.lm_head(hidden).float()
-        self.forward_seconds += time.perf_counter() - started
+        with self._timed():
+            logits: torch.Tensor = self.model.lm_head(hidden).float()
         return logits
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Time in the model; cores that work in parallel each count their part of it."""
+        started = time.perf_counter()
+        yield
+        with self._clock:
+            self.forward_seconds += (time.perf_counter() - started) / self.parallel
 
     def _guide(
         self,
@@ -207,17 +220,6 @@ class ModelRunner:
 
     def _on_device(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
-
-
-def groups(sequences: Rows[Sequence], positions: int) -> Iterator[Rows[Sequence]]:
-    """Neighbours together, with at most so many positions, or alone."""
-    start = total = 0
-    for index, sequence in enumerate(sequences):
-        if index > start and total + sequence.cost > positions:
-            yield sequences[start:index]
-            start, total = index, 0
-        total += sequence.cost
-    yield sequences[start:]
 
 
 def argmax(scores: torch.Tensor) -> torch.Tensor:

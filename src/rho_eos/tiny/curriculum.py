@@ -19,6 +19,7 @@ from rho_eos.tiny.tasks import TASKS
 BLOCKS = (1, 4, 16, 32)
 #: Programs take longest to learn.
 TURNS = ("tiny-gsm", "tiny-math", "tiny-mbpp", "tiny-humaneval", "tiny-mbpp", "tiny-humaneval")
+LONG = 0.3  # share of problems that have nearly as many steps as any
 # Accuracy on what matters in next-token rows at which a task gets harder, and faster so.
 MASTERED, EASY = 0.9, 0.97
 
@@ -32,6 +33,7 @@ class Phase:
     two_stream: float  # share of tokens, drills included
     blocks: np.ndarray  # how often each of BLOCKS
     rehearsals: int  # steps of decoding, at most, before a canvas is trained on
+    oversure: float  # how often an error counts that decoding would have committed
     rate: float
 
     @classmethod
@@ -53,7 +55,8 @@ class Phase:
             drills=ramp([0.0, 0.15, 0.25, 0.6, 0.601], [0.5, 0.5, 0.1, 0.05, 0.0]),
             two_stream=ramp([*wide, 0.72, 0.721], [0.9, 0.65, 0.3, 0.3, 0.0]),
             blocks=blocks / blocks.sum(),
-            rehearsals=2 if moment > 0.72 else 0,
+            rehearsals=3 if moment > 0.72 else 0,
+            oversure=ramp([0.55, 0.72], [1.0, 10.0]),
             rate=min(1.0, (step + 1) / 50) * ramp([0.5, 1.0], [1.0, 0.02]),
         )
 
@@ -107,7 +110,8 @@ class ProblemStream:
         share = max(self.curriculum.difficulty[index], least_difficulty) * self.size.hardest
         hardest = max(2, round(task.max_steps * share))
         rng = self.maker.rng
-        steps = None if hardest >= task.max_steps else int(rng.integers(1, hardest + 1))
+        least = hardest - hardest // 4 if rng.random() < LONG else 1
+        steps = int(rng.integers(least, hardest + 1))
         plain = bool(rng.random() < self.curriculum.plain[index])
         self.drawn += 1
         return task.problem(self.seed * 10**9 + self.drawn, steps, "train", plain)

@@ -3,8 +3,9 @@
 A masked diffusion language model learns to say what stands under the MASKs. What it is shown is the
 whole recipe (`rows.py`): short problems in one wording and mostly next-token rows first, so that
 looking up and calculating form; harder and more varied problems as it masters these; blocks that
-widen; and canvas rows only in the end, which are what decoding shows it. Matrices are trained with
-Muon, the rest with AdamW; what is saved is a moving average of the weights.
+widen; and canvas rows only in the end, which are what decoding shows it. There an error that
+decoding would have committed counts ten times, because nothing takes a commit back. Matrices are
+trained with Muon, the rest with AdamW; what is saved is a moving average of the weights.
 
 `--out` receives the checkpoint (config, weights, tokenizer), `state.pt` to resume from, and
 `curve.png`. On a CPU, one process per core is faster than threads:
@@ -20,11 +21,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -39,7 +39,16 @@ from rho_eos.tiny.batches import Batch
 from rho_eos.tiny.curriculum import Curriculum, Phase, ProblemStream
 from rho_eos.tiny.model import FULL, QUICK, Size, new_model
 from rho_eos.tiny.muon import Muon
-from rho_eos.tiny.rows import BLOCK, NEAR, NO_TARGET, Kind, RowMaker
+from rho_eos.tiny.progress import (
+    Record,
+    Sums,
+    Window,
+    as_line,
+    count_right,
+    draw_curve,
+    next_token_shares,
+)
+from rho_eos.tiny.rows import BLOCK, NO_TARGET, Kind, RowMaker
 from rho_eos.tiny.tasks import TASKS
 from rho_eos.tiny.tokenizer import build_tokenizer
 
@@ -47,8 +56,6 @@ MATRIX_RATE, OTHER_RATE = 0.01, 0.004
 AVERAGING = 0.995
 LOG_STEPS = 100
 VALIDATION_SEED = 10**6  # other test problems than `held_out` gives
-
-Sums = dict[str, tuple[float, int]]  # what was added up, and how many
 
 
 class Trainer:
@@ -72,7 +79,7 @@ class Trainer:
         self.average = {name: p.detach().clone() for name, p in named.items()}
         self.step = self.tokens = 0
         self.minutes = 0.0
-        self.history: list[dict[str, Any]] = []
+        self.history: list[Record] = []
         self.queue: Iterator[Batch] = iter(())
 
     def train_step(self, moment: float) -> Sums:
@@ -90,22 +97,17 @@ class Trainer:
         ).last_hidden_state
         logits = self.model.lm_head(hidden[asked])  # the vocabulary only where something is asked
         targets, weights = batch.targets[asked], batch.weights[asked]
-        loss = (cross_entropy(logits, targets, reduction="none") * weights).sum() / weights.sum()
+        right = logits.argmax(-1) == targets
+        count = torch.where(right | ~_sure(logits), 1.0, phase.oversure)
+        each = cross_entropy(logits, targets, reduction="none")
+        loss = (each * weights * count).sum() / weights.sum()
         loss.backward()
         self._average_gradients()
         self._update(phase.rate)
         self.step += 1
         self.tokens += batch.ids.numel() * self.peers
-        right = logits.argmax(-1) == targets
-        row = asked.nonzero()[:, 0]
-        kind, task = batch.kind[row], batch.task[row]
-        number = torch.from_numpy(self.stream.maker.is_number)[targets]
-        number &= weights >= NEAR["content"]
-        lookups, starts = (weights == NEAR[name] for name in ("lookup", "start"))
-        sums: Sums = {"loss": (loss.item(), 1)}
-        for suffix, chosen in (("", number | lookups), (" starts", starts)):
-            sums |= _by_kind_and_task(suffix, right[chosen], kind[chosen], task[chosen])
-        return sums
+        is_number = torch.from_numpy(self.stream.maker.is_number)
+        return {"loss": (loss.item(), 1)} | count_right(batch, right, is_number)
 
     @torch.no_grad()
     def _rehearsed(self, batch: Batch) -> Batch:
@@ -121,9 +123,7 @@ class Trainer:
             batch.ids, attention_mask=batch.attention_mask(), position_ids=batch.positions
         ).last_hidden_state
         sure = torch.zeros_like(near)
-        sure[near] = (
-            self.model.lm_head(states[near]).softmax(-1).amax(-1) > DecodeParams().threshold
-        )
+        sure[near] = _sure(self.model.lm_head(states[near]))
         sure &= (near & ~sure).any(1, keepdim=True)  # nothing left to ask: leave the row as it is
         return replace(
             batch,
@@ -166,6 +166,12 @@ class Trainer:
             shares[name] = sum(right) / len(right)
         return shares
 
+    def remember(self, what: Record) -> None:
+        self.history.append({"step": self.step, "minutes": self.minutes, **what})
+
+    def when(self) -> str:
+        return f"{self.minutes:.1f} min  step {self.step}"
+
     def export(self) -> None:
         """Write the averaged model as a checkpoint that the engine, or LLaDA's code, loads."""
         trained = {name: p.detach().clone() for name, p in self.model.named_parameters()}
@@ -206,16 +212,10 @@ class Trainer:
         self.history = state["history"]
 
 
-def _by_kind_and_task(
-    suffix: str, right: torch.Tensor, kind: torch.Tensor, task: torch.Tensor
-) -> Sums:
-    sums: Sums = {}
-    for each in Kind:
-        for index, name in enumerate(TASKS):
-            chosen = right[(kind == each) & (task == index)]
-            if len(chosen):
-                sums[f"{each.name.lower()}{suffix}/{name}"] = (float(chosen.sum()), len(chosen))
-    return sums
+@torch.no_grad()
+def _sure(logits: torch.Tensor) -> torch.Tensor:
+    """Where decoding would commit what is predicted."""
+    return logits.softmax(-1).amax(-1) > DecodeParams().threshold
 
 
 def train(
@@ -235,14 +235,20 @@ def train(
     if resume:
         trainer.load()
     saved = validated = trainer.minutes
-    window = _Window(trainer)
+    window = Window(trainer.tokens)
     while trainer.minutes < minutes and (steps is None or trainer.step < steps):
         began = time.monotonic()
         moment = trainer.step / steps if steps else trainer.minutes / minutes
         window.add(trainer.train_step(moment))
         trainer.minutes = _same_for_all(trainer.minutes + (time.monotonic() - began) / 60)
         if trainer.step % LOG_STEPS == 0:
-            trainer.stream.curriculum.observe(window.close())
+            means = window.means()
+            trainer.stream.curriculum.observe(next_token_shares(means))
+            trainer.remember(means)
+            if trainer.rank == 0:
+                speed = f"{window.tokens_per_second(trainer.tokens):.0f} tokens/s"
+                print(f"{trainer.when()}  {speed}  {as_line(means)}", flush=True)
+            window = Window(trainer.tokens)
         if trainer.rank == 0 and trainer.minutes - validated >= validate_minutes:
             validate(trainer)
             validated = trainer.minutes
@@ -264,71 +270,12 @@ def _same_for_all(minutes: float) -> float:
     return clock.item()
 
 
-class _Window:
-    """What is printed and remembered of the last LOG_STEPS steps."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        self._open()
-
-    def _open(self) -> None:
-        self.sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
-        self.since, self.tokens = time.monotonic(), self.trainer.tokens
-
-    def add(self, sums: Sums) -> None:
-        for name, (total, count) in sums.items():
-            self.sums[name][0] += total
-            self.sums[name][1] += count
-
-    def close(self) -> dict[str, float]:
-        """Per task, the share of numbers said right in next-token rows."""
-        trainer = self.trainer
-        means = {name: total / count for name, (total, count) in self.sums.items()}
-        speed = (trainer.tokens - self.tokens) / (time.monotonic() - self.since)
-        record = {"step": trainer.step, "minutes": trainer.minutes, **means}
-        trainer.history.append(record)
-        if trainer.rank == 0:
-            head = f"{trainer.minutes:.1f} min  step {trainer.step}  {speed:.0f} tokens/s"
-            print(f"{head}  {_shares(means)}", flush=True)
-        self._open()
-        first = f"{Kind.NEXT_TOKEN.name.lower()}/"
-        return {n.removeprefix(first): mean for n, mean in means.items() if n.startswith(first)}
-
-
-def _shares(means: dict[str, float]) -> str:
-    """`loss 0.1  canvas 91% 92% 93% 94%  …`: per kind of row, the tasks in their order."""
-    grouped: dict[str, list[str]] = {}
-    for name, mean in means.items():
-        kind, _, task = name.partition("/")
-        grouped.setdefault(kind, []).append(f"{mean:.0%}" if task else f"{mean:.3f}")
-    return "  ".join(f"{kind} {' '.join(values)}" for kind, values in grouped.items())
-
-
 def validate(trainer: Trainer) -> None:
     """Print and remember the share of problems solved by decoding."""
     solved = trainer.solved()
-    trainer.history.append({"step": trainer.step, "minutes": trainer.minutes, "solved": solved})
+    trainer.remember({"solved": solved})
     shares = "  ".join(f"{name} {share:.0%}" for name, share in solved.items())
-    print(f"{trainer.minutes:.1f} min  solved  {shares}", flush=True)
-
-
-def draw_curve(history: list[dict[str, Any]], path: Path) -> None:
-    """The loss, and the numbers said right in canvas rows beside the problems solved."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.5), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    logged = [record for record in history if "loss" in record]
-    left.plot([r["minutes"] for r in logged], [r["loss"] for r in logged], color="black")
-    left.set(xlabel="minutes", ylabel="loss", yscale="log")
-    for color, name in enumerate(TASKS):
-        canvas = [(r["minutes"], r[key]) for r in logged if (key := f"canvas/{name}") in r]
-        solved = [(r["minutes"], r["solved"][name]) for r in history if "solved" in r]
-        right.plot([at for at, _ in canvas], [y for _, y in canvas], f"C{color}", label=name)
-        right.plot([at for at, _ in solved], [y for _, y in solved], f"C{color}o")
-    right.set(xlabel="minutes", ylabel="numbers right (lines), solved (dots)", ylim=(0, 1.02))
-    right.legend()
-    figure.savefig(path, dpi=150)
+    print(f"{trainer.when()}  solved  {shares}", flush=True)
 
 
 def main(
