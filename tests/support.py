@@ -1,6 +1,9 @@
 """What tests of every room share."""
 
 import os
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,3 +15,14 @@ def require(condition: bool, reason: str) -> None:
     if os.environ.get("RHO_EOS_REQUIRE_ALL") == "1":
         pytest.fail(f"RHO_EOS_REQUIRE_ALL is set, but {reason}")
     pytest.skip(reason)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60, what: str = "") -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what or condition}"
+        time.sleep(0.02)
+
+
+def has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0

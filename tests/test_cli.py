@@ -9,7 +9,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from rho_eos.cli import main
+from tests.support import has_content, wait_until
 
 SHORT = ["--initial-length", "16", "--max-new-tokens", "32"]
 
@@ -186,9 +186,7 @@ def test_interrupted_for_real_nothing_is_lost_or_doubled(
     command = [sys.executable, "-m", "rho_eos", "generate", "-m", str(byte_checkpoint)]
     command += ["-i", str(source), "-o", str(target), "--max-rows", "2", *SHORT]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 300
-    while not (target.exists() and target.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: has_content(target), 300)
     process.send_signal(how)
     _, err = process.communicate(timeout=120)
     assert "Traceback" not in err

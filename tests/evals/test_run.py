@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from rho_eos.evals.task import Grade, find_task
 from rho_eos.evals.tiny_tasks import TinyGsm
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command
+from tests.support import has_content, wait_until
 
 FIXTURES = Path(__file__).parent.parent / "data" / "evals"
 SHORT = ("--initial-length", "8", "--max-new-tokens", "24")
@@ -307,9 +307,7 @@ def test_interrupted_for_real_the_same_command_continues(
     words += ["--tasks", "tiny-math,tiny-gsm", "--limit", "20", "--batch-size", "1"]
     words += [*SHORT, "--threshold", "1", "--out", str(tmp_path / "run")]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    deadline = time.monotonic() + 300
-    while not (samples.exists() and samples.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: has_content(samples), 300)
     process.send_signal(how)
     _, err = process.communicate(timeout=120)
     assert "Traceback" not in err
@@ -329,9 +327,7 @@ def test_ctrl_c_reaches_every_process_and_turns_no_answer_wrong(tmp_path: Path) 
     words = [sys.executable, "-m", "rho_eos", "eval", "--policy", "gold", "--tasks", "gsm8k"]
     words += ["--data", str(data), "--out", str(tmp_path / "run")]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    deadline = time.monotonic() + 300
-    while not (samples.exists() and samples.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: has_content(samples), 300)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130 and "Traceback" not in err

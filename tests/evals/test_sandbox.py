@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from rho_eos.errors import UserError
 from rho_eos.evals import sandbox, sandbox_run
 from rho_eos.evals.sandbox import Backend, Limits, SandboxError, probe_backend, run_python
 from rho_eos.evals.sandbox_launch import Setup
-from tests.support import require
+from tests.support import require, wait_until
 
 
 def test_a_program_reads_its_input_and_writes_its_output(backend: Backend) -> None:
@@ -148,13 +148,6 @@ def running(name: str) -> bool:
         except OSError:
             continue
     return False
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_it_works_without_privileges(backend: Backend, tmp_path: Path) -> None:

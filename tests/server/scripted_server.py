@@ -19,6 +19,7 @@ from rho_eos.server.config import ServerConfig
 from rho_eos.server.run import impatient_protocol
 from rho_eos.server.service import Service
 from tests.scripted import SPECIAL, Script, ScriptedRunner, decode, encode, engine_of
+from tests.support import wait_until
 
 MODEL = "scripted"
 CONTEXT = 4096
@@ -83,17 +84,11 @@ class Scripted:
 
     def wait_for_requests(self, count: int, seconds: float = 30) -> None:
         """Until so many have arrived, whether they run or wait."""
-        deadline = time.monotonic() + seconds
         names = ("rho_eos_requests_running", "rho_eos_requests_waiting")
-        while (seen := sum(map(self.metric, names))) != count:
-            assert time.monotonic() < deadline, f"{seen} requests are there, expected {count}"
-            time.sleep(0.02)
+        wait_until(lambda: sum(map(self.metric, names)) == count, seconds, f"{count} requests")
 
     def wait_for_metric(self, name: str, value: float, seconds: float = 30) -> None:
-        deadline = time.monotonic() + seconds
-        while (seen := self.metric(name)) != value:
-            assert time.monotonic() < deadline, f"{name} is {seen}, expected {value}"
-            time.sleep(0.01)
+        wait_until(lambda: self.metric(name) == value, seconds, f"{name} is {value}")
 
 
 def chat_body(content: str = "?", **fields: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 
 from rho_eos import LLM, DecodeParams
 from tests.server.conftest import MODEL, Process, start_server
-from tests.support import require
+from tests.support import require, wait_until
 
 AFTER = 15.0  # seconds of load after the kill: less than Ray needs to start another replica
 
@@ -101,7 +101,4 @@ def test_a_killed_replica_costs_no_later_request(cluster: Process, llm: LLM) -> 
         assert status == 200, text
         assert json.loads(text)["choices"][0]["message"]["content"] == wants[prompt]
 
-    deadline = time.monotonic() + 180
-    while len(_replicas(cluster)) < 2:  # and Ray starts another one
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    wait_until(lambda: len(_replicas(cluster)) == 2, 180, "Ray starts another replica")

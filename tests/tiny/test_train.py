@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from rho_eos.tiny.rows import RowMaker
 from rho_eos.tiny.tasks import TASKS
 from rho_eos.tiny.tokenizer import build_tokenizer
 from rho_eos.tiny.train import Trainer, train
+from tests.support import wait_until
 
 STEPS = 40
 
@@ -103,9 +103,7 @@ def test_three_minutes_with_a_kill_in_between(tmp_path: Path) -> None:
     command += ["--minutes", "3", "--save-minutes", "0.3"]
     state = tmp_path / "state.pt"
     with subprocess.Popen(command) as first:
-        deadline = time.monotonic() + 240
-        while not state.exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until(state.exists, 240)
         first.kill()
     step, _, minutes = torch.load(state, weights_only=True)["progress"]
     assert step > 0
