@@ -63,6 +63,7 @@ from rho_eos.errors import UserError
         ({"trace": 1}, "trace", "1", "true or false"),
         ({"defer_eos": None}, "defer_eos", "None", "true or false"),
         ({"preset": "released", "signal": "density"}, "signal", "'density'", "confidence"),
+        ({"preset": "released", "spare_content": True}, "spare_content", "True", "false with"),
     ],
 )
 def test_decode_params(given: dict[str, Any], field: str, got: str, takes: str) -> None:

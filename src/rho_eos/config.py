@@ -86,6 +86,9 @@ class DecodeParams(Validated):
     expansion_base: int = setting(8, "smallest change of length, in tokens")
     expansion_interval: float = setting(0.1, "distance of ρ to the region that is one step of E")
     expansion_cap: int = setting(8, "largest multiple of the base")
+    spare_content: bool = setting(
+        False, "drop only MASKs that would become EOS (the paper drops any, E(ρ) from the end)"
+    )
     horizon: int = setting(64, "the length may change during the first so many steps (N)")
     temperature: float = setting(0.0, "0 is greedy; above, Gumbel noise from the seed")
     seed: int = setting(0, "seed of this request's noise")
@@ -117,7 +120,7 @@ class DecodeParams(Validated):
         for field in ("rho_low", "rho_high"):
             if getattr(self, field) is not None:
                 self._check_number(field, lambda r: 0 <= r <= 1, "a number in [0, 1]")
-        for field in ("defer_eos", "early_stop", "trace"):
+        for field in ("spare_content", "defer_eos", "early_stop", "trace"):
             self._check_flag(field)
         texts = isinstance(self.stop, tuple) and all(
             isinstance(text, str) and text for text in self.stop
@@ -143,6 +146,7 @@ class DecodeParams(Validated):
                 f"at most the length, {self.initial_length}",
             )
         if self.preset == "released" and self.policy == "rho-eos":
+            self._check("spare_content", not self.spare_content, "false with preset released")
             self._check("signal", self.signal != "density", "confidence with preset released")
 
     @property

@@ -57,6 +57,7 @@ def rho_eos(draw: st.DrawFn) -> DecodeParams:
         expansion_interval=draw(st.sampled_from([0.05, 0.1, 1.0])),
         expansion_cap=draw(st.integers(1, 8)),
         horizon=draw(st.sampled_from([0, 1, 64, 1000])),
+        spare_content=draw(st.booleans()),
         **draw(region()),
         **draw(common()),
     )
@@ -112,6 +113,18 @@ def test_a_committed_token_never_changes_and_only_masks_are_dropped(
         assert after[:kept].tolist() == expected[:kept].tolist()
         assert all(expected[kept:] == MASK), "something other than a MASK was dropped"
         assert set(after[kept:]) <= {MASK, EOS}, "only MASKs, or DAEDAL's closing EOS, are added"
+
+
+@settings(max_examples=80, deadline=None)
+@given(scripts, rho_eos())
+def test_no_mask_that_would_become_text_is_dropped_where_content_is_spared(
+    script: Script, params: DecodeParams
+) -> None:
+    _, events, canvases = decode(script, dataclasses.replace(params, spare_content=True))
+    for event, after in zip(events, canvases, strict=True):
+        wanted = event.prediction.positions[event.prediction.token != EOS]
+        masked = [at for at in wanted if event.view.canvas[at] == MASK]
+        assert max(masked, default=0) < len(after)
 
 
 @settings(max_examples=80, deadline=None)

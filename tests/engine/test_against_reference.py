@@ -37,6 +37,9 @@ POLICIES = {
     "DAEDAL": DecodeParams(policy="daedal", **LIMITS),
     "DAEDAL, density": DecodeParams(policy="daedal", signal="density", **LIMITS),
     "DAEDAL, inserting to its limit": DecodeParams(policy="daedal", rho_low=0.0, **LIMITS),
+    "ρ-EOS that spares content": DecodeParams(
+        rho_low=0.2, rho_high=0.4, spare_content=True, **LIMITS
+    ),
 }
 MODELS = {
     "mostly text, unsure": {"seed": 1, "eos_share": 0.1, "sharpness": 0.6},
@@ -109,6 +112,7 @@ def test_the_models_exercise_every_move() -> None:
 
     assert {"hold", "expand", "contract"} <= actions("ρ-EOS asym")
     assert {"hold", "expand", "contract"} <= actions("single stage, confidence")
+    assert {"hold", "expand", "contract"} <= actions("ρ-EOS that spares content")
     assert {"hold", "expand", "close"} <= actions("DAEDAL")
     assert {"hold", "close", "insert"} <= actions("DAEDAL, inserting to its limit")
     texts = [len(output.token_ids) for name in MODELS for output in runs(name)[1]]

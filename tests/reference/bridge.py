@@ -31,6 +31,7 @@ def rule_of(params: DecodeParams, early_stop: bool | None = None) -> Rule:
         interval=params.expansion_interval,
         cap=params.expansion_cap,
         horizon=params.horizon,
+        spare_content=params.spare_content,
         early_stop=params.early_stop if early_stop is None else early_stop,
     )
 

@@ -44,6 +44,7 @@ class Rule:
     interval: float = 0.1
     cap: int = 8
     horizon: int = 64
+    spare_content: bool = False
     early_stop: bool = False
 
 
@@ -201,7 +202,8 @@ def rho_eos(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
                 canvas += [ids.mask] * min(expansion(rho, rule), room)
             elif rho > exact(rule.high):
                 for _ in range(expansion(rho, rule)):
-                    if canvas[-1] != ids.mask:
+                    wanted = rule.spare_content and guesses[len(canvas) - 1].token != ids.eos
+                    if canvas[-1] != ids.mask or wanted:
                         break
                     canvas.pop()
         n += 1

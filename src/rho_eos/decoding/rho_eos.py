@@ -34,9 +34,11 @@ class RhoEos:
             view, prediction, self.special, params.threshold, params.block_length, params.defer_eos
         )
         rho = self.signal(view, prediction, self.special.eos)
-        return Step(commit, self._edit(view, commit, rho), rho)
+        return Step(commit, self._edit(view, prediction, commit, rho), rho)
 
-    def _edit(self, view: View, commit: Positions, rho: float | None) -> Edit:
+    def _edit(
+        self, view: View, prediction: Prediction, commit: Positions, rho: float | None
+    ) -> Edit:
         params = self.params
         low, high = params.region
         may_change = view.length < params.max_new_tokens and view.step < params.horizon
@@ -47,6 +49,9 @@ class RhoEos:
             return Append(min(count, params.max_new_tokens - view.length))
         spare = view.length - params.min_new_tokens
         count = min(count, trailing_masks(view, commit), spare)
+        if params.spare_content:
+            tokens = prediction.at(view.masked).token
+            count = min(count, trailing(tokens == self.special.eos))
         return Trim(count) if count > 0 else Hold()
 
 
@@ -55,5 +60,9 @@ def trailing_masks(view: View, commit: Positions) -> int:
     still_masked = np.setdiff1d(view.masked, commit, assume_unique=True)
     # Counted from the end, the k-th trailing MASK must sit at position L - 1 - k.
     expected = np.arange(view.length - len(still_masked), view.length)
-    in_place = (still_masked == expected)[::-1]
-    return int(len(in_place) if in_place.all() else np.argmin(in_place))
+    return trailing(still_masked == expected)
+
+
+def trailing(flags: np.ndarray) -> int:
+    """How many at the end are true."""
+    return int(len(flags) if flags.all() else np.argmin(flags[::-1]))

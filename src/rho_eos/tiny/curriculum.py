@@ -56,7 +56,7 @@ class Phase:
             two_stream=ramp([*wide, 0.72, 0.721], [0.9, 0.65, 0.3, 0.3, 0.0]),
             blocks=blocks / blocks.sum(),
             rehearsals=3 if moment > 0.72 else 0,
-            oversure=ramp([0.55, 0.72], [1.0, 10.0]),
+            oversure=ramp([0.55, 0.72, 0.9], [1.0, 10.0, 30.0]),
             rate=min(1.0, (step + 1) / 50) * ramp([0.5, 1.0], [1.0, 0.02]),
         )
 
