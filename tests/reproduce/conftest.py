@@ -17,6 +17,7 @@ SMALL = Profile(
     initial_length=4,
     initial_lengths=(8,),
     max_length=16,
+    block_length=32,
     figure_lengths=(4, 8),
     prompt_tokens=100,
     answer_tokens=10,

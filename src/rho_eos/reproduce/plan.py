@@ -55,6 +55,7 @@ def fixed_one_token(profile: Profile, length: int) -> Row:
         initial_length=length,
         steps=length,
         max_new_tokens=profile.max_length,
+        block_length=profile.block_length,
         early_stop=False,
     )
     return Row(one_token_label(length), params, profile.one_token_samples)
@@ -62,7 +63,12 @@ def fixed_one_token(profile: Profile, length: int) -> Row:
 
 def fixed_by_threshold(profile: Profile, length: int) -> Row:
     """The fair control: commits and stops as ρ-EOS does; only the length is fixed."""
-    params = DecodeParams(policy="fixed", initial_length=length, max_new_tokens=profile.max_length)
+    params = DecodeParams(
+        policy="fixed",
+        initial_length=length,
+        max_new_tokens=profile.max_length,
+        block_length=profile.block_length,
+    )
     return Row(threshold_label(length), params)
 
 
@@ -87,6 +93,7 @@ def _adaptive(
         "signal": "confidence" if policy == "daedal" else "density",
         "initial_length": profile.initial_length,
         "max_new_tokens": profile.max_length,
+        "block_length": profile.block_length,
     }
     return Row(label, DecodeParams.from_mapping(given | more))
 

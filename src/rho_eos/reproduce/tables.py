@@ -107,7 +107,8 @@ def _note(study: Study, plan: Plan) -> str:
     if profile.initial_length != 64:
         notes.append(
             f"Lengths are those of the profile {profile.name}: L_init {profile.initial_length}, "
-            f"L_max {profile.max_length}; the paper's are 64 and 2048."
+            f"L_max {profile.max_length}, blocks of {profile.block_length}; "
+            "the paper's are 64, 2048 and 32."
         )
     if plan.name == "main":
         limited = profile.one_token_samples is not None
