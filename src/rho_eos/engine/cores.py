@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 #: Activations of so many positions stay within the caches of a core, or nearly.
 CACHED_POSITIONS = 1024
-#: With fewer for each, the cores do better together.
+#: With fewer for each, the cores work together on all rows. An estimate; it was not tuned.
 LEAST_POSITIONS = 96
 
 

@@ -103,6 +103,7 @@ class ModelRunner:
 
         An answer is the canvas with nothing masked.
         """
+        self.parallel = 1
         batch = pack(sequences, self.model.prediction_shift)
         hidden = self._hidden_states(batch)
         targets = [answer[at] for answer, at in zip(answers, batch.wanted, strict=True)]
