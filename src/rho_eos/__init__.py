@@ -10,41 +10,61 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rho_eos.config import DecodeParams, EngineConfig
+    from rho_eos.config import EngineConfig
+    from rho_eos.decoding.edits import Append, Delete, Insert, Overwrite, Trim
+    from rho_eos.decoding.params import DecodeParams
+    from rho_eos.decoding.policy import Keeps, Needs, Policy, Prediction, Step, View
+    from rho_eos.decoding.registry import register_policy
+    from rho_eos.engine.request import StepEvent
     from rho_eos.errors import UserError
     from rho_eos.llm import LLM
     from rho_eos.outputs import FinishReason, Output, StepRecord, Usage
-    from rho_eos.streaming import StreamEvent
+    from rho_eos.settings import setting
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "LLM": "llm",
-    "DecodeParams": "config",
-    "EngineConfig": "config",
-    "FinishReason": "outputs",
-    "Output": "outputs",
-    "StepRecord": "outputs",
-    "StreamEvent": "streaming",
-    "Usage": "outputs",
-    "UserError": "errors",
+    "config": ("EngineConfig",),
+    "decoding.edits": ("Append", "Delete", "Insert", "Overwrite", "Trim"),
+    "decoding.params": ("DecodeParams",),
+    "decoding.policy": ("Keeps", "Needs", "Policy", "Prediction", "Step", "View"),
+    "decoding.registry": ("register_policy",),
+    "engine.request": ("StepEvent",),
+    "errors": ("UserError",),
+    "llm": ("LLM",),
+    "outputs": ("FinishReason", "Output", "StepRecord", "Usage"),
+    "settings": ("setting",),
 }
 
 __all__ = [
     "LLM",
+    "Append",
     "DecodeParams",
+    "Delete",
     "EngineConfig",
     "FinishReason",
+    "Insert",
+    "Keeps",
+    "Needs",
     "Output",
+    "Overwrite",
+    "Policy",
+    "Prediction",
+    "Step",
+    "StepEvent",
     "StepRecord",
-    "StreamEvent",
+    "Trim",
     "Usage",
     "UserError",
+    "View",
     "__version__",
+    "register_policy",
+    "setting",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"rho_eos.{_HOME[name]}"), name)
+    for home, names in _HOME.items():
+        if name in names:
+            return getattr(import_module(f"rho_eos.{home}"), name)
     raise AttributeError(f"module 'rho_eos' has no attribute {name!r}")

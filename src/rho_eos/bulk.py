@@ -1,31 +1,24 @@
-"""Many requests from a file to a file: bad lines are reported, finished ids are not done again."""
+"""Many requests: from a file, through an engine that is kept fed, to a file."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams, merged
+from rho_eos.engine.engine import Engine
+from rho_eos.engine.request import Handle, Request
 from rho_eos.errors import UserError
 from rho_eos.jsonl import ResultFile, read_lines
-from rho_eos.llm import LLM
-from rho_eos.outputs import Output
+from rho_eos.outputs import FinishReason, Output
 from rho_eos.preparation import Preparer
 
 PROMPT_KEYS = ("prompt", "messages", "prompt_token_ids")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    id: str
-    prompt: list[int]
-    params: DecodeParams
-
-
 def read_requests(
     path: Path,
-    preparer: LLM | Preparer,
+    preparer: Preparer,
     defaults: Mapping[str, Any],
     raw: bool,
     skip: set[str],
@@ -46,36 +39,49 @@ def read_requests(
             if id in skip:
                 continue
             prompt = {key: line.pop(key) for key in PROMPT_KEYS if key in line}
-            params = DecodeParams.from_mapping({**defaults, **line})
-            ids, checked = preparer.prepare(prompt, params, raw)
+            params = DecodeParams.from_mapping(merged(defaults, line))
+            request = preparer.prepare(prompt, params, id=id, raw=raw)
         except UserError as error:
             complain(f"{where}: {error}")
             continue
-        yield Request(id, ids, checked)
+        yield request
 
 
-def decode_all(llm: LLM, requests: Iterator[Request]) -> Iterator[Output]:
-    """Keep the engine fed; outputs come as they finish. Leaving early cancels what is in flight."""
-    engine = llm.engine
-    backlog = 2 * llm.config.max_rows
-    added: set[str] = set()
+def decode_all(engine: Engine, requests: Iterator[Request]) -> Iterator[Output]:
+    """Keep the engine fed; outputs come as they finish, those that failed among them.
+
+    Leaving early cancels what is in flight.
+    """
+    backlog = 2 * engine.scheduler.max_rows
+    running: list[Handle] = []
     try:
         while True:
-            for request in islice(requests, backlog - len(engine.sequences)):
-                engine.add(request.id, request.prompt, request.params)
-                added.add(request.id)
-            if not engine.has_work:
+            running += [
+                engine.submit(request) for request in islice(requests, backlog - len(running))
+            ]
+            if not running:
                 return
-            yield from (event.output for event in engine.step() if event.output is not None)
+            engine.step()
+            done = [handle for handle in running if handle.done]
+            running = [handle for handle in running if not handle.done]
+            for handle in done:
+                assert handle.output is not None
+                yield handle.output
     finally:
-        for id in added:
-            engine.cancel(id)
+        for handle in running:
+            engine.cancel(handle)
 
 
-def run_bulk(
-    outputs: Iterator[Output], results: ResultFile, done: Callable[[Output], None]
+def write_outputs(
+    outputs: Iterator[Output],
+    results: ResultFile,
+    done: Callable[[Output], None],
+    complain: Callable[[str], None],
 ) -> None:
-    """Write each output the moment it is finished."""
+    """Write each output the moment it is finished; a failed one is reported, and can be run again."""
     for output in outputs:
+        if output.finish_reason is FinishReason.ERROR:
+            complain(f"request {output.id}: {output.error}")
+            continue
         results.append(output.as_dict())
         done(output)

@@ -2,17 +2,21 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
-from rho_eos.config import DecodeParams, EngineConfig
-from rho_eos.engine.engine import Engine, StepEvent
+from rho_eos.config import EngineConfig
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.engine.engine import Engine
+from rho_eos.engine.request import Detail, LogitsProcessor, Request, StepEvent
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.errors import UserError
 from rho_eos.models.loading import choose_device, choose_dtype, load_model, open_checkpoint
 from rho_eos.outputs import Output
+from rho_eos.plugins import load_plugins
 from rho_eos.preparation import Preparer
 from rho_eos.prompts import Message, Prompt
-from rho_eos.streaming import StreamerAdapter, StreamEvent, TextDelta
+from rho_eos.streaming import StreamerAdapter
 
 Params = DecodeParams | Mapping[str, Any] | None
 
@@ -22,10 +26,14 @@ class LLM:
 
     >>> llm = LLM("tiny")
     >>> llm.generate(["What is 3 + 4?"], DecodeParams(policy="rho-eos"))[0].text
+
+    Streams, calls of `generate` and threads may share one: each hears of its own requests only, and
+    what runs at the same time shares forwards.
     """
 
     def __init__(self, model: str = "tiny", **options: Any) -> None:
         self.config = EngineConfig.from_mapping({"model": model, **options})
+        load_plugins(self.config.plugin)
         self.checkpoint = open_checkpoint(self.config)
         device = choose_device(self.config.device)
         dtype = choose_dtype(self.config.dtype, device, self.checkpoint.config)
@@ -33,12 +41,12 @@ class LLM:
         self.tokenizer = self.checkpoint.tokenizer
         self.special = self.checkpoint.special
         self.context_length = self.checkpoint.context_length
-        self._preparer = Preparer(self.checkpoint)
+        self.preparer = Preparer(self.checkpoint)
         self.runner = ModelRunner(self.model, self.special, self.config.logits_megabytes)
         self.engine = Engine(
             self.runner,
             self.special,
-            self.detokenize,
+            self.preparer.detokenize,
             self.config.max_rows,
             self.config.max_positions,
         )
@@ -51,30 +59,42 @@ class LLM:
         *,
         raw: bool = False,
         streamer: Any = None,
+        canvas: Sequence[int] | None = None,
+        processors: Sequence[LogitsProcessor] = (),
     ) -> list[Output]:
         """Decode prompts together; outputs come in the order of the prompts.
 
         A text goes through the chat template as a user's message, unless `raw` or the model has
-        none. `streamer` is one of transformers' (for a single prompt).
+        none. `streamer` is one of transformers' (for a single prompt). `canvas` is what every answer
+        starts from, token ids with the MASK id where a token is wanted; `processors` change logits.
         """
         batch = _as_list(prompts)
         each = _params_for_each(params, len(batch))
-        if streamer is not None:
-            if len(batch) != 1:
-                raise UserError(f"a streamer takes one prompt, but got {len(batch)}")
-            return [self._generate_into(streamer, batch[0], each[0], raw)]
+        if streamer is not None and len(batch) != 1:
+            raise UserError(f"a streamer takes one prompt, but got {len(batch)}")
         # All prompts are checked before any of them runs.
-        requests = [self.prepare(prompt, p, raw) for prompt, p in zip(batch, each, strict=True)]
-        ids = [self.submit(prompt, p) for prompt, p in requests]
-        outputs: dict[str, Output] = {}
-        try:
-            while len(outputs) < len(ids):
-                for event in self.engine.step():
-                    if event.output is not None:
-                        outputs[event.output.id] = event.output
-        finally:
-            self._withdraw(ids)
-        return [outputs[id] for id in ids]
+        requests = [
+            self.preparer.prepare(
+                prompt,
+                own,
+                id=str(next(self._ids)),
+                raw=raw,
+                canvas=canvas,
+                processors=processors,
+            )
+            for prompt, own in zip(batch, each, strict=True)
+        ]
+        if streamer is not None:
+            return [self._generate_into(streamer, requests[0])]
+        return self.engine.finish([self.engine.submit(request) for request in requests])
+
+    def _generate_into(self, streamer: Any, request: Request) -> Output:
+        adapter = StreamerAdapter(streamer, request.prompt)
+        handle = self.engine.submit(request, Detail.STEPS)
+        with closing(self.engine.follow(handle)) as events:  # also where the streamer raises
+            for event in events:
+                adapter.push(event.token_ids, event.draft_ids, event.output is not None)
+        return handle.result()
 
     def chat(self, messages: Sequence[Message], params: Params = None) -> Output:
         """The assistant's next turn in a conversation."""
@@ -82,56 +102,10 @@ class LLM:
 
     def stream(
         self, prompt: Prompt, params: Params = None, *, raw: bool = False
-    ) -> Iterator[StreamEvent]:
+    ) -> Iterator[StepEvent]:
         """One event per denoising step; leaving the loop early cancels the request."""
-        ids, checked = self.prepare(prompt, _checked(params), raw)
-        delta = TextDelta(checked.stop)
-        for event in self._steps(ids, checked):
-            final = event.output is not None
-            text = event.output.text if event.output else self.engine.text_so_far(event.sequence)
-            prefix = len(event.sequence.committed_prefix())
-            draft = "" if final else self.detokenize(event.draft[prefix:].tolist())
-            yield StreamEvent(delta.push(text, final), draft, event.record, event.output)
-
-    def prepare(
-        self, prompt: Prompt, params: DecodeParams, raw: bool = False, answer_prefix: str = ""
-    ) -> tuple[list[int], DecodeParams]:
-        """Token ids and parameters, checked against the model's context."""
-        return self._preparer.prepare(prompt, params, raw, answer_prefix)
-
-    def submit(self, prompt: list[int], params: DecodeParams) -> str:
-        """Queue a prepared request with the engine and return its id."""
-        id = str(next(self._ids))
-        self.engine.add(id, prompt, params)
-        return id
-
-    def detokenize(self, ids: list[int]) -> str:
-        return self._preparer.detokenize(ids)
-
-    def _steps(self, prompt: list[int], params: DecodeParams) -> Iterator[StepEvent]:
-        id = self.submit(prompt, params)
-        try:
-            while id in self.engine.sequences:
-                yield from (event for event in self.engine.step() if event.sequence.id == id)
-        finally:
-            self._withdraw([id])
-
-    def _generate_into(
-        self, streamer: Any, prompt: Prompt, params: DecodeParams, raw: bool
-    ) -> Output:
-        ids, checked = self.prepare(prompt, params, raw)
-        adapter = StreamerAdapter(streamer, ids)
-        for event in self._steps(ids, checked):
-            prefix = event.sequence.committed_prefix().tolist()
-            adapter.push(prefix, event.draft[len(prefix) :].tolist(), event.output is not None)
-            if event.output is not None:
-                return event.output
-        raise AssertionError("a request ends with an output")
-
-    def _withdraw(self, ids: Sequence[str]) -> None:
-        """After an error or an interrupt nothing may stay behind in the engine."""
-        for id in ids:
-            self.engine.cancel(id)
+        request = self.preparer.prepare(prompt, _checked(params), id=str(next(self._ids)), raw=raw)
+        yield from self.engine.follow(self.engine.submit(request, Detail.STEPS))
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:

@@ -9,22 +9,25 @@ class FinishReason(StrEnum):
     STOP = "stop"  # EOS, end of turn or a stop string
     LENGTH = "length"  # the canvas is full and no EOS came
     CANCELLED = "cancelled"
+    ERROR = "error"  # it failed; `Output.error` says why
+    GOLD = "gold"  # a reference answer: no model was asked
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """METHOD §7. `positions_evaluated` is the cost: Σ over forwards of prompt + canvas."""
+    """docs/method.md §7. `positions_evaluated` is the cost: Σ over forwards of prompt + canvas."""
 
-    prompt_tokens: int
-    n_token: int  # final canvas length
-    e_token: int  # the same, less trailing EOS
-    nfe: int
-    positions_evaluated: int
-    committed: int
-    expansions: int
-    contractions: int
-    seconds_waiting: float
-    seconds_running: float
+    prompt_tokens: int = 0
+    n_token: int = 0  # final canvas length
+    e_token: int = 0  # the same, less trailing EOS
+    nfe: int = 0
+    positions_evaluated: int = 0
+    committed: int = 0
+    expansions: int = 0
+    contractions: int = 0
+    seconds_waiting: float = 0.0  # from submission to the first forward
+    seconds_running: float = 0.0
+    seconds_to_first_token: float | None = None  # from submission until a token was final
 
     @property
     def e_ratio(self) -> float:
@@ -52,11 +55,13 @@ class StepRecord:
     masks: int  # MASKs before this step's commits
     rho: float | None  # implicit EOS density, whatever signal steers
     signal: float | None  # the number the length decision was based on
-    action: str  # hold, expand, contract, insert, close (append committed EOS)
+    action: str  # hold, expand, contract, insert, delete, overwrite, close (append committed EOS)
     change: int  # by how much L changed after the forward
-    at: int | None = None  # the MASK that was replaced by several
-    inserted: int = 0  # by how many, before what exceeded L_max was dropped at the end
     committed: tuple[tuple[int, int, float], ...] = ()  # (position, token, confidence)
+    #: Where each position of the next canvas comes from: (first old position, how many), None for
+    #: new MASKs. None as a whole: nothing moved.
+    moved: tuple[tuple[int | None, int], ...] | None = None
+    written: tuple[tuple[int, int | None], ...] = ()  # by edits: (new position, token; None: MASK)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -72,11 +77,12 @@ class Output:
 
     id: str
     text: str
-    token_ids: list[int]
-    canvas_token_ids: list[int]
     finish_reason: FinishReason
-    usage: Usage
+    token_ids: list[int] = field(default_factory=list)
+    canvas_token_ids: list[int] = field(default_factory=list)
+    usage: Usage = Usage()
     trace: list[StepRecord] = field(default_factory=list)
+    error: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready line; the trace only where one was asked for."""

@@ -4,13 +4,14 @@ It needs a checkpoint's tokenizer and configuration, not its weights: requests f
 elsewhere are checked here all the same.
 """
 
-import dataclasses
 import threading
+from collections.abc import Sequence
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.engine.request import LogitsProcessor, Request
 from rho_eos.errors import UserError
 from rho_eos.models.loading import Checkpoint
-from rho_eos.prompts import Prompt, encode_prompt
+from rho_eos.prompts import Prompt, check_ids, encode_prompt
 
 
 class Preparer:
@@ -21,14 +22,27 @@ class Preparer:
         self.tokenizer_lock = threading.Lock()
 
     def prepare(
-        self, prompt: Prompt, params: DecodeParams, raw: bool = False, answer_prefix: str = ""
-    ) -> tuple[list[int], DecodeParams]:
-        """Token ids and parameters, checked against the model's context."""
+        self,
+        prompt: Prompt,
+        params: DecodeParams,
+        *,
+        id: str = "",
+        raw: bool = False,
+        answer_prefix: str = "",
+        canvas: Sequence[int] | None = None,
+        processors: Sequence[LogitsProcessor] = (),
+    ) -> Request:
+        """The request for the engine, or a sentence that says why there cannot be one.
+
+        `canvas`: token ids to start from, the model's MASK id where a token is wanted.
+        """
         vocabulary = self.checkpoint.config.vocab_size
         with self.tokenizer_lock:
             ids = encode_prompt(prompt, self.tokenizer, vocabulary, raw, answer_prefix)
         if params.stop and self.tokenizer is None:
             raise UserError("stop takes strings, but this model has no tokenizer")
+        if canvas is not None:
+            params = self._starting_from(canvas, params)
         context = self.checkpoint.context_length
         room = context - len(ids)
         if room < params.first_length:
@@ -36,8 +50,22 @@ class Preparer:
                 f"the prompt has {len(ids)} tokens; with initial_length {params.first_length} that "
                 f"is more than the model's context of {context}"
             )
-        limit = min(params.max_new_tokens, room)
-        return ids, dataclasses.replace(params, max_new_tokens=limit)
+        if params.max_new_tokens > room:
+            params = params.replaced(max_new_tokens=room)
+        given = None if canvas is None else list(canvas)
+        return Request(id, ids, params, given, tuple(processors))
+
+    def _starting_from(self, canvas: Sequence[int], params: DecodeParams) -> DecodeParams:
+        """The same parameters for a canvas of this length."""
+        check_ids("canvas", canvas, self.checkpoint.config.vocab_size)
+        if self.checkpoint.special.mask not in canvas:
+            raise UserError("canvas takes token ids with at least one MASK among them")
+        if params.min_new_tokens > len(canvas):
+            raise UserError(
+                f"min_new_tokens is {params.min_new_tokens}, but the canvas has {len(canvas)}"
+            )
+        limit = max(params.max_new_tokens, len(canvas))
+        return params.replaced(initial_length=len(canvas), max_new_tokens=limit)
 
     def detokenize(self, ids: list[int]) -> str:
         if self.tokenizer is None:

@@ -25,7 +25,8 @@ def encode_prompt(
     """Token ids for any kind of prompt. A text is a user's message unless `raw`."""
     kind, content = _kind_of(prompt)
     if kind == "prompt_token_ids":
-        return _checked_ids(content, vocabulary)
+        check_ids("prompt_token_ids", content, vocabulary)
+        return list(content)
     if tokenizer is None:
         raise UserError(f"this model has no tokenizer: give prompt_token_ids instead of {kind}")
     if kind == "prompt":
@@ -73,14 +74,13 @@ def _kind_of(prompt: Prompt) -> tuple[str, Any]:
     return ("messages" if isinstance(prompt[0], Mapping) else "prompt_token_ids"), prompt
 
 
-def _checked_ids(ids: Any, vocabulary: int) -> list[int]:
+def check_ids(name: str, ids: Any, vocabulary: int) -> None:
     whole = isinstance(ids, Sequence) and all(type(token) is int for token in ids)
     if not whole or not ids:
-        raise UserError("prompt_token_ids takes a non-empty list of integers")
+        raise UserError(f"{name} takes a non-empty list of integers")
     for token in ids:
         if not 0 <= token < vocabulary:
-            raise UserError(f"prompt_token_ids holds {token}; the vocabulary has {vocabulary} ids")
-    return list(ids)
+            raise UserError(f"{name} holds {token}; the vocabulary has {vocabulary} ids")
 
 
 def _check_messages(messages: Any) -> None:

@@ -1,20 +1,7 @@
 """Committed text is a stream: committed tokens never change, so the finished prefix can be sent."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
-
-from rho_eos.outputs import Output, StepRecord
-
-
-@dataclass(frozen=True, slots=True)
-class StreamEvent:
-    """One denoising step, for a reader: what became final, what is still a draft, what changed."""
-
-    delta: str  # text that became final in this step; all deltas joined are the output's text
-    draft: str  # the rest as the model sees it now; replaced by every later event
-    record: StepRecord  # L, MASKs, ρ, action, committed positions
-    output: Output | None = None  # with the last event
 
 
 class TextDelta:

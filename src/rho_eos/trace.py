@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rho_eos.outputs import Output, StepRecord
@@ -20,23 +20,21 @@ class Cell:
 class Replay:
     """The canvas rebuilt from step records alone: what `watch`, plots and pages draw."""
 
-    def __init__(self, length: int, eos: int) -> None:
+    def __init__(self, length: int) -> None:
         self.cells = [Cell() for _ in range(length)]
-        self.eos = eos
 
     def apply(self, record: StepRecord) -> None:
         for position, token, confidence in record.committed:
             self.cells[position] = Cell(token, confidence, record.step)
-        if record.action == "insert":
-            assert record.at is not None
-            length = len(self.cells) + record.change
-            self.cells[record.at : record.at] = [Cell() for _ in range(record.inserted - 1)]
-            del self.cells[length:]
-        elif record.change > 0:
-            added = Cell(self.eos, 1.0, record.step) if record.action == "close" else Cell()
-            self.cells += [replace(added) for _ in range(record.change)]
-        elif record.change < 0:
-            del self.cells[record.change :]
+        if record.moved is None:
+            return
+        before, self.cells = self.cells, []
+        for first, count in record.moved:
+            self.cells += (
+                [Cell() for _ in range(count)] if first is None else before[first : first + count]
+            )
+        for position, written in record.written:
+            self.cells[position] = Cell(written, 1.0, record.step)
 
 
 def write_trace(path: Path, outputs: Iterable[Output]) -> None:

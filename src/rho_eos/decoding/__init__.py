@@ -1,1 +1,1 @@
-"""The decoding rules: pure functions and small classes over arrays. No model, no device, no I/O."""
+"""The decoding rules: pure functions and small classes over arrays. No model, no I/O."""

@@ -4,7 +4,20 @@ import dataclasses
 
 import numpy as np
 
-from rho_eos.decoding.policy import Positions, Prediction, SpecialTokens, View
+from rho_eos.decoding.params import LONGEST, DecodeParams
+from rho_eos.decoding.policy import Positions, Prediction, View
+from rho_eos.settings import setting
+from rho_eos.tokens import SpecialTokens
+
+
+class CommitParams(DecodeParams):
+    """The parameters of the commit rule that most policies share."""
+
+    threshold: float = setting(0.9, "commit every MASK more confident than this (τ)", gt=0, le=1)
+    block_length: int | None = setting(
+        32, "commit within one block at a time; none: anywhere", ge=1, le=LONGEST
+    )
+    defer_eos: bool = setting(False, "commit EOS in a block only when nothing else is left in it")
 
 
 def first_open_block(masked: Positions, block_length: int | None) -> Positions:
@@ -40,15 +53,10 @@ def most_confident(candidates: Prediction, count: int) -> Positions:
 
 
 def commit_by_threshold(
-    view: View,
-    prediction: Prediction,
-    special: SpecialTokens,
-    threshold: float,
-    block_length: int | None,
-    defer_eos: bool = False,
+    view: View, prediction: Prediction, params: CommitParams, special: SpecialTokens
 ) -> Positions:
-    """METHOD §2.3, the commit rule that ρ-EOS, DAEDAL and the fair fixed-length control share."""
-    candidates = prediction.at(first_open_block(view.masked, block_length))
-    if defer_eos:
+    """The rule of docs/method.md §2, which ρ-EOS, DAEDAL and the fair control share."""
+    candidates = prediction.at(first_open_block(view.masked, params.block_length))
+    if params.defer_eos:
         candidates = without_eos_if_possible(candidates, special)
-    return above_threshold(candidates, threshold)
+    return above_threshold(candidates, params.threshold)

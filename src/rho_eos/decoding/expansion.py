@@ -2,8 +2,13 @@
 
 import math
 from collections.abc import Callable
+from typing import Literal, Self
 
-from rho_eos.config import DecodeParams
+from pydantic import model_validator
+
+from rho_eos.decoding.params import LONGEST, DecodeParams
+from rho_eos.errors import UserError
+from rho_eos.settings import setting
 
 MULTIPLIERS: dict[str, Callable[[int], int]] = {
     "constant": lambda _: 1,
@@ -12,7 +17,41 @@ MULTIPLIERS: dict[str, Callable[[int], int]] = {
 }
 
 
-def expansion_factor(rho: float, params: DecodeParams) -> int:
+class RegionParams(DecodeParams):
+    """An equilibrium region: signals in it leave the length as it is."""
+
+    rho_low: float = setting(0.4, "expand below this signal", ge=0, le=1)
+    rho_high: float = setting(0.8, "contract above this signal", ge=0, le=1)
+
+    @property
+    def region(self) -> tuple[float, float]:
+        return self.rho_low, self.rho_high
+
+    @model_validator(mode="after")
+    def _check_region(self) -> Self:
+        low, high = self.region
+        if low > high:
+            raise UserError(f"rho_low is {low}, but takes at most rho_high, which is {high}")
+        return self
+
+
+class ExpansionParams(RegionParams):
+    """How far and how long the length follows the signal."""
+
+    expansion: Literal["constant", "linear", "exponential"] = setting(
+        "exponential", "how E grows with the distance of ρ to the region"
+    )
+    expansion_base: int = setting(8, "smallest change of length, in tokens", ge=1, le=LONGEST)
+    expansion_interval: float = setting(
+        0.1, "distance of ρ to the region that is one step of E", ge=1e-3, le=1
+    )
+    expansion_cap: int = setting(8, "largest multiple of the base", ge=1, le=LONGEST)
+    horizon: int = setting(
+        64, "the length may change during the first so many steps (N)", ge=0, le=LONGEST
+    )
+
+
+def expansion_factor(rho: float, params: ExpansionParams) -> int:
     """E(ρ) = base · m(s), m capped, with s the distance to the region in whole intervals."""
     low, high = params.region
     distance = max(low - rho, rho - high)

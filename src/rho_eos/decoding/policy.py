@@ -1,33 +1,23 @@
 """The seam that varies: given one sequence and what the model predicts there, what happens next.
 
-A policy is created per sequence and may keep state. It touches no model and no device: it reads
-arrays and answers with a `Step`, which the engine checks and applies.
+A policy is a class in one file. It declares its name, its parameters, what it needs from a forward
+and which edits it may make; `step` decides. One is created for each request and may keep state. It
+touches no model and no device: it reads arrays and answers with a `Step`, which the engine checks
+and applies.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from enum import Enum, auto
+from typing import Any, ClassVar
 
 import numpy as np
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.edits import Edit
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.tokens import SpecialTokens
 
 Positions = np.ndarray  # (n,) int64, indices into the canvas, ascending
-
-
-@dataclass(frozen=True, slots=True)
-class SpecialTokens:
-    """Ids that mean something to decoding. Configuration of a model, never literals in the loop."""
-
-    mask: int
-    eos: int
-    end_of_turn: int | None = None
-
-    @property
-    def ends(self) -> tuple[int, ...]:
-        """The returned text stops at the first of these."""
-        if self.end_of_turn is None or self.end_of_turn == self.eos:
-            return (self.eos,)
-        return (self.eos, self.end_of_turn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +34,15 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Needs:
+    """What a policy reads beyond token, confidence and P(EOS) at the MASKs. Only this is computed."""
+
+    whole_canvas: bool = False  # predictions at committed positions too
+    entropy: bool = False
+    margin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """What the model says at `positions`: the MASKs, or the whole canvas if the policy asks."""
 
@@ -51,78 +50,58 @@ class Prediction:
     token: np.ndarray  # (n,) int64, the chosen token, never MASK
     confidence: np.ndarray  # (n,) float64, its probability over the whole vocabulary
     eos_probability: np.ndarray  # (n,) float64
+    entropy: np.ndarray | None = None  # (n,) float64, in nats, if the policy needs it
+    margin: np.ndarray | None = None  # (n,) float64, best less second best probability, likewise
 
     def at(self, wanted: Positions) -> "Prediction":
         """The part of the prediction that speaks of `wanted` (all of which must be predicted)."""
         if len(wanted) == len(self.positions):
             return self
         index = np.searchsorted(self.positions, wanted)
-        return Prediction(
-            wanted, self.token[index], self.confidence[index], self.eos_probability[index]
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(
+            self,
+            **{name: column[index] for name, column in columns.items() if column is not None},
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """The length stays."""
+class Keeps(Enum):
+    """What becomes of committed tokens, which a stream of text relies on."""
 
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """`count` tokens at the end: MASKs, or already committed EOS (DAEDAL closes its canvas so)."""
-
-    count: int
-    committed_eos: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Trim:
-    """Drop the last `count` positions. Dropping a committed token is a bug unless `cut` says so."""
-
-    count: int
-    cut: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Insert:
-    """Replace the MASK at `at` by `count` MASKs; what exceeds `limit` is dropped at the end."""
-
-    count: int
-    at: int
-    limit: int
-
-
-Edit = Hold | Append | Trim | Insert
+    ALL = auto()  # none is ever changed or dropped
+    PREFIX = auto()  # those behind the first MASK may be: the finished beginning stands
+    NOTHING = auto()  # any may be: the text is known only at the end
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Commit the predicted tokens at these positions, then edit the length."""
+    """Commit the predicted tokens at these positions, then edit the canvas."""
 
     commit: Positions
-    edit: Edit
+    edits: tuple[Edit, ...] = ()
     signal: float | None = None  # what the length decision was based on
-    finished: bool = False  # end now, even if the canvas would go on
+    finished: bool | None = None  # None: once no MASK is left; else as the policy says
 
 
-class Policy(Protocol):
-    #: True if `step` needs predictions at committed positions too.
-    needs_whole_canvas: bool
+class Policy(ABC):
+    """Subclass it, set `name`, write `step`, and register it with `register_policy`."""
 
-    def step(self, view: View, prediction: Prediction) -> Step: ...
+    name: ClassVar[str]
+    #: For people: a name with its own letters, and what it does in one sentence.
+    title: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    #: Its parameters: a subclass of `DecodeParams` with fields made by `setting`.
+    Params: ClassVar[type[DecodeParams]] = DecodeParams
+    #: The kinds of edits it may make, and what they may do to committed tokens.
+    edits: ClassVar[tuple[type[Edit], ...]] = ()
+    keeps: ClassVar[Keeps] = Keeps.ALL
+    #: What it reads; a policy whose parameters decide sets its own in `__init__`.
+    needs: Needs = Needs()
 
+    def __init__(self, params: Any, special: SpecialTokens) -> None:
+        self.params = params
+        self.special = special
 
-def make_policy(params: DecodeParams, special: SpecialTokens) -> Policy:
-    """The policy that `params` names, fresh for one sequence."""
-    from rho_eos.decoding.daedal import Daedal
-    from rho_eos.decoding.fixed import Fixed
-    from rho_eos.decoding.released import ReleasedRhoEos
-    from rho_eos.decoding.rho_eos import RhoEos
-
-    if params.policy == "fixed":
-        return Fixed(params, special)
-    if params.policy == "daedal":
-        return Daedal(params, special)
-    if params.preset == "released":
-        return ReleasedRhoEos(params, special)
-    return RhoEos(params, special)
+    @abstractmethod
+    def step(self, view: View, prediction: Prediction) -> Step:
+        """What this step commits and how it changes the canvas. Called once for each forward."""

@@ -19,7 +19,7 @@ def density(view: View, prediction: Prediction, eos: int) -> float | None:
     return float(np.mean(prediction.at(view.masked).token == eos))
 
 
-def confidence(view: View, prediction: Prediction, eos: int) -> float | None:
+def confidence(view: View, prediction: Prediction, eos: int) -> float:
     """The rival: P(EOS) summed over the last up-to-32 positions whose argmax is EOS, over 32.
 
     It needs predictions on the whole canvas: committed positions count, which is why it saturates.

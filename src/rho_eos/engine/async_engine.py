@@ -1,68 +1,37 @@
 """The engine in a thread of its own, asyncio on this side of it.
 
-    submit  →  commands (thread-safe queue)  →  worker: obey commands, engine.step(), report
-    updates ←  asyncio queues, one per call  ←  loop.call_soon_threadsafe
+    submit  →  commands (thread-safe queue)  →  worker: obey commands, engine.step()
+    events  ←  asyncio queues, one per call  ←  handles with news, loop.call_soon_threadsafe
 
-Two kinds of failure are planned for. A step that raises fails the requests of its batch, and the
-worker goes on with the others. A worker that ends for any other reason fails everything in flight
-and everything that comes later. In both cases every waiting client is told; nobody hangs.
+A request that fails is told so by its handle, and the worker goes on with the others. A worker that
+ends for any other reason fails everything in flight and everything that comes later. In both cases
+every waiting client is told; nobody hangs.
 """
 
 import asyncio
-import itertools
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
-from rho_eos.config import DecodeParams
-from rho_eos.engine.calls import (
-    BatchFailedError,
-    Call,
-    Detail,
-    EngineError,
-    QueueFullError,
-    UnavailableError,
-    Update,
-)
-from rho_eos.engine.engine import Engine, StepEvent
+from rho_eos.engine.calls import Call
+from rho_eos.engine.engine import Engine
+from rho_eos.engine.errors import EngineError, QueueFullError, UnavailableError
+from rho_eos.engine.request import Detail, Handle, Request, StepEvent
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class _Ticket:
-    """One sequence on its way through the worker."""
-
-    id: str
-    call: Call
-    index: int
-    prompt: list[int]
-    params: DecodeParams
-    submitted: float = field(default_factory=time.perf_counter)
-    first_token: float | None = None
-    sent: int = 0  # length of the prefix that was last reported
 
 
 class AsyncEngine:
     """Start it in a running event loop; all public methods belong to that loop's thread."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        max_waiting: int = 256,
-        observe: Callable[[StepEvent], None] | None = None,
-    ) -> None:
+    def __init__(self, engine: Engine, max_waiting: int = 256) -> None:
         self._engine = engine
         self._capacity = engine.scheduler.max_rows + max_waiting
-        self._observe = observe  # called in the worker's thread
         self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._ids = itertools.count()
-        self._open: dict[str, _Ticket] = {}  # without an output yet; the loop's own
-        self._tickets: dict[str, _Ticket] = {}  # the same as the worker knows them
+        self._open: dict[Handle, tuple[Call, int]] = {}  # not done yet; the loop's own
+        self._news: list[Handle] = []  # with which something was filed in this step; the worker's
         self._accepting = False
         self._thread: threading.Thread | None = None
         self._idle = asyncio.Event()
@@ -95,31 +64,31 @@ class AsyncEngine:
 
     def submit(
         self,
-        requests: Sequence[tuple[list[int], DecodeParams]],
+        requests: Sequence[Request],
         detail: Detail = Detail.OUTPUT,
         seconds: float | None = None,
     ) -> Call:
-        """Queue sequences together: all of them, or none if there is no room for all."""
+        """Queue requests together: all of them, or none if there is no room for all."""
         if not self.alive:
             raise UnavailableError("the engine's worker is not running")
         if not self._accepting:
             raise UnavailableError("the server is shutting down and takes no new requests")
         if len(self._open) + len(requests) > self._capacity:
             raise QueueFullError(f"{len(self._open)} requests are in flight; the queue is full")
-        call = Call(self.withdraw, detail, None if seconds is None else self._loop.time() + seconds)
-        for index, (prompt, params) in enumerate(requests):
-            ticket = _Ticket(str(next(self._ids)), call, index, prompt, params)
-            call.unfinished += 1
-            self._open[ticket.id] = ticket
-            self._commands.put(partial(self._admit, ticket))
+        deadline = None if seconds is None else self._loop.time() + seconds
+        call = Call(len(requests), self.withdraw, deadline)
+        for index, request in enumerate(requests):
+            handle = Handle(request, detail, notify=self._news.append)
+            self._open[handle] = call, index
+            self._commands.put(partial(self._engine.admit, handle))
         self._idle.clear()
         return call
 
     def withdraw(self, call: Call) -> None:
         """Cancel what is left of a call; it leaves the engine before the next forward."""
-        for id in [id for id, ticket in self._open.items() if ticket.call is call]:
-            self._close(id)
-            self._commands.put(partial(self._cancel, id))
+        for handle in [handle for handle, (owner, _) in self._open.items() if owner is call]:
+            self._close(handle)
+            self._commands.put(partial(self._engine.cancel, handle))
 
     async def drain(self, seconds: float) -> None:
         """Take nothing new; let what is in flight finish; after `seconds`, fail what is left."""
@@ -138,31 +107,36 @@ class AsyncEngine:
             await asyncio.to_thread(self._thread.join, seconds)
         self._fail_everything("the engine was stopped")
 
-    def _deliver(self, news: list[tuple[_Ticket, Update | EngineError]]) -> None:
-        for ticket, update in news:
-            if ticket.id not in self._open:
+    def _deliver(self, news: list[tuple[Handle, list[StepEvent], EngineError | None]]) -> None:
+        for handle, events, error in news:
+            if handle not in self._open:
                 continue  # withdrawn meanwhile
-            ticket.call.push(update)
-            if isinstance(update, EngineError) or update.output is not None:
-                self._close(ticket.id)
+            call, index = self._open[handle]
+            for event in events:
+                call.push((index, event))
+            if error is not None:
+                call.push(error)
+            if error is not None or any(event.output for event in events):
+                self._close(handle)
 
-    def _close(self, id: str) -> None:
-        del self._open[id]
+    def _close(self, handle: Handle) -> None:
+        del self._open[handle]
         if not self._open:
             self._idle.set()
 
     def _fail_everything(self, reason: str) -> None:
-        tickets = list(self._open.values())
-        self._deliver([(ticket, UnavailableError(reason)) for ticket in tickets])
-        for ticket in tickets:
-            self._commands.put(partial(self._cancel, ticket.id))
+        handles = list(self._open)
+        self._deliver([(handle, [], UnavailableError(reason)) for handle in handles])
+        for handle in handles:
+            self._commands.put(partial(self._engine.cancel, handle))
 
     # ── the worker's side ────────────────────────────────────────────────────────────────────
 
     def _work(self) -> None:
         try:
             while self._obey_commands():
-                self._step()
+                self._engine.step()
+                self._report()
         except BaseException:  # whatever ended the worker, nobody may go on waiting for it
             logger.critical("the engine's worker died", exc_info=True)
             self._tell_loop(self._fail_everything, "the engine's worker died")
@@ -178,70 +152,15 @@ class AsyncEngine:
                 return False
             command()
 
-    def _admit(self, ticket: _Ticket) -> None:
-        self._tickets[ticket.id] = ticket
-        self._engine.add(ticket.id, ticket.prompt, ticket.params)
-
-    def _cancel(self, id: str) -> None:
-        self._tickets.pop(id, None)
-        self._engine.cancel(id)
-
-    def _step(self) -> None:
-        news: list[tuple[_Ticket, Update | EngineError]] = []
-        try:
-            for event in self._engine.step():
-                if self._observe is not None:
-                    self._observe(event)
-                ticket = self._tickets[event.sequence.id]
-                if self._is_news(ticket, event):
-                    news.append((ticket, self._update(ticket, event)))
-        except Exception as error:
-            news = self._fail_batch(error)
-        for ticket, update in news:
-            if isinstance(update, Update) and update.output is not None:
-                del self._tickets[ticket.id]
+    def _report(self) -> None:
+        """Hand what the step filed to the loop."""
+        news = []
+        for handle in self._news:
+            news.append((handle, list(handle.events), handle.error))
+            handle.events.clear()
+        self._news.clear()
         if news:
             self._tell_loop(self._deliver, news)
-
-    def _fail_batch(self, error: Exception) -> list[tuple[_Ticket, Update | EngineError]]:
-        """Take the requests of the failed step out, so that the others can go on."""
-        ids = [sequence.id for sequence in self._engine.batch]
-        failed = [self._tickets[id] for id in ids if id in self._tickets]
-        if not failed:
-            raise error  # it is nobody's: going on would meet it again, for ever
-        logger.error("a step failed, and with it %d requests", len(failed), exc_info=error)
-        for ticket in failed:
-            self._cancel(ticket.id)
-        failure = BatchFailedError(f"the model failed with {type(error).__name__}")
-        return [(ticket, failure) for ticket in failed]
-
-    def _is_news(self, ticket: _Ticket, event: StepEvent) -> bool:
-        """Whether the client of this sequence wants to hear of the step."""
-        prefix = len(event.sequence.committed_prefix())
-        if prefix and ticket.first_token is None:
-            ticket.first_token = time.perf_counter()
-        grown, ticket.sent = prefix > ticket.sent, prefix
-        detail = ticket.call.detail
-        wanted = detail is Detail.STEPS or (detail is Detail.TEXT and grown)
-        return wanted or event.output is not None
-
-    def _update(self, ticket: _Ticket, event: StepEvent) -> Update:
-        sequence, output = event.sequence, event.output
-        steps = ticket.call.detail is Detail.STEPS
-        first = ticket.first_token
-        return Update(
-            index=ticket.index,
-            text=output.text if output else self._engine.text_so_far(sequence),
-            record=event.record if steps else None,
-            tokens=tuple(
-                self._engine.detokenize([token])
-                for _, token, _ in (event.record.committed if steps else ())
-            ),
-            positions_evaluated=sequence.positions_evaluated,
-            output=output,
-            seconds_waiting=(sequence.started or ticket.submitted) - ticket.submitted,
-            seconds_to_first_token=None if first is None else first - ticket.submitted,
-        )
 
     def _tell_loop(self, callback: Callable[..., None], *arguments: object) -> None:
         try:

@@ -1,11 +1,24 @@
 """Packing: rows of different lengths laid end to end, no padding. Pure functions over arrays."""
 
-from collections.abc import Sequence as Rows
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from rho_eos.engine.sequence import Sequence
+
+def positions_of(prompt: np.ndarray, canvas: np.ndarray, cfg_scale: float) -> int:
+    """How many positions its forward evaluates; guidance needs a second row."""
+    return (1 + (cfg_scale > 0)) * (len(prompt) + len(canvas))
+
+
+@dataclass(frozen=True, slots=True)
+class RowInput:
+    """What one sequence brings to a forward, whoever asks for it."""
+
+    prompt: np.ndarray  # (P,) int64
+    canvas: np.ndarray  # (L,) int64
+    wanted: np.ndarray  # (n,) int64, canvas positions to predict
+    cfg_scale: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,49 +31,57 @@ class PackedBatch:
     input_ids: np.ndarray  # (T,) int64
     position_ids: np.ndarray  # (T,) int64, from 0 in each row
     row_lengths: tuple[int, ...]
-    wanted: tuple[np.ndarray, ...]  # per sequence, canvas positions to predict
-    read_at: np.ndarray  # (Σ wanted,) int64, index into T for each of them
-    guided: np.ndarray  # (g,) int64, which of the wanted positions are under guidance
-    unconditional_at: np.ndarray  # (g,) int64, index into T of their row with the masked prompt
+    read_at: np.ndarray  # (n,) int64, index into T for each wanted position of all sequences
+    owners: np.ndarray  # (n,) int64, which sequence it belongs to
+    starts: np.ndarray  # (sequences,) int64, where in the n each one's begin
+    positions: np.ndarray  # (n,) int64, which position of its canvas
+    unconditional_at: np.ndarray  # (g,) int64, index into T of the row with the masked prompt
+    guided: np.ndarray  # (g,) int64, which of the n that is for
+    cfg_scale: np.ndarray  # (g,) float32
 
     @property
-    def counts(self) -> list[int]:
-        return [len(positions) for positions in self.wanted]
+    def cu_seqlens(self) -> np.ndarray:
+        """(rows + 1,) int32: where each row begins and ends in T."""
+        return np.cumsum((0, *self.row_lengths), dtype=np.int32)
 
 
-def pack(sequences: Rows[Sequence], shift: int) -> PackedBatch:
+def pack(sequences: Sequence[RowInput], shift: int, mask: int) -> PackedBatch:
     """Lay the rows out. `shift`: the prediction for position i is read at i - shift."""
     rows: list[np.ndarray] = []
-    wanted: list[np.ndarray] = []
     read_at: list[np.ndarray] = []
     guided: list[np.ndarray] = []
     unconditional_at: list[np.ndarray] = []
+    scales: list[np.ndarray] = []
     tokens = predictions = 0
     for sequence in sequences:
         row = np.concatenate((sequence.prompt, sequence.canvas))
-        positions = sequence.wanted_positions()
-        inside = len(sequence.prompt) + positions - shift
-        wanted.append(positions)
+        count = len(sequence.wanted)
+        inside = len(sequence.prompt) + sequence.wanted - shift
         rows.append(row)
         read_at.append(tokens + inside)
         tokens += len(row)
-        if sequence.params.cfg_scale > 0:
-            masked_prompt = np.full_like(sequence.prompt, sequence.special.mask)
+        if sequence.cfg_scale > 0:
+            masked_prompt = np.full_like(sequence.prompt, mask)
             rows.append(np.concatenate((masked_prompt, sequence.canvas)))
-            guided.append(predictions + np.arange(len(positions)))
+            guided.append(predictions + np.arange(count))
             unconditional_at.append(tokens + inside)
+            scales.append(np.full(count, sequence.cfg_scale, dtype=np.float32))
             tokens += len(row)
-        predictions += len(positions)
+        predictions += count
+    counts = [len(sequence.wanted) for sequence in sequences]
     return PackedBatch(
         input_ids=np.concatenate(rows),
         position_ids=np.concatenate([np.arange(len(row)) for row in rows]),
         row_lengths=tuple(len(row) for row in rows),
-        wanted=tuple(wanted),
         read_at=np.concatenate(read_at),
-        guided=_joined(guided),
-        unconditional_at=_joined(unconditional_at),
+        owners=np.repeat(np.arange(len(sequences)), counts),
+        starts=np.cumsum([0, *counts[:-1]]),
+        positions=np.concatenate([sequence.wanted for sequence in sequences]),
+        unconditional_at=_joined(unconditional_at, np.int64),
+        guided=_joined(guided, np.int64),
+        cfg_scale=_joined(scales, np.float32),
     )
 
 
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=kind)

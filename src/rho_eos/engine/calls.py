@@ -1,72 +1,31 @@
-"""What a client of the engine's thread holds: its call, the news of it, and what may go wrong."""
+"""What a client of the engine's thread holds: one or more requests submitted together."""
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum, auto
 from types import TracebackType
 from typing import Self
 
-from rho_eos.outputs import Output, StepRecord
+from rho_eos.engine.errors import DeadlineExceededError, EngineError
+from rho_eos.engine.request import StepEvent
 
-
-class EngineError(RuntimeError):
-    """A request could not be served, through no fault of its own."""
-
-
-class QueueFullError(EngineError):
-    """Too many requests are in flight already; later there is room again."""
-
-
-class UnavailableError(EngineError):
-    """The worker is gone, or the engine takes no new requests any more."""
-
-
-class BatchFailedError(EngineError):
-    """The forward that this request took part in raised."""
-
-
-class DeadlineExceededError(EngineError):
-    """The request was not finished in the time it had."""
-
-
-class Detail(Enum):
-    """How much a client wants to hear of a request while it runs."""
-
-    OUTPUT = auto()  # the finished output only
-    TEXT = auto()  # also the committed prefix, whenever it has grown
-    STEPS = auto()  # also every denoising step
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """News of one sequence. `text` is the committed prefix, which only ever grows."""
-
-    index: int  # which sequence of the call
-    text: str
-    record: StepRecord | None  # with Detail.STEPS
-    tokens: tuple[str, ...]  # the text of each token that the record commits
-    positions_evaluated: int
-    output: Output | None  # with the last update
-    seconds_waiting: float  # from submission to the first forward
-    seconds_to_first_token: float | None  # from submission until the prefix was not empty
+#: Which request of the call, and what happened to it.
+News = tuple[int, StepEvent]
 
 
 class Call:
-    """One or more sequences submitted together; iterate for their updates, leave to cancel them.
+    """Iterate for (index, event) of its requests, leave to cancel them.
 
-    >>> with engine.submit([(prompt, params)], Detail.TEXT) as call:
-    ...     async for update in call: ...
+    >>> with engine.submit([request], Detail.TEXT) as call:
+    ...     async for index, event in call: ...
     """
 
     def __init__(
-        self, withdraw: Callable[["Call"], None], detail: Detail, deadline: float | None
+        self, size: int, withdraw: Callable[["Call"], None], deadline: float | None
     ) -> None:
-        self.detail = detail
-        self.unfinished = 0
+        self.unfinished = size
         self._withdraw = withdraw
         self._deadline = deadline  # of the event loop's clock
-        self._updates: asyncio.Queue[Update | EngineError] = asyncio.Queue()
+        self._news: asyncio.Queue[News | EngineError] = asyncio.Queue()
 
     def __enter__(self) -> Self:
         return self
@@ -82,20 +41,20 @@ class Call:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Update:
+    async def __anext__(self) -> News:
         if not self.unfinished:
             raise StopAsyncIteration
         try:
             async with asyncio.timeout_at(self._deadline):
-                update = await self._updates.get()
+                news = await self._news.get()
         except TimeoutError:
             raise DeadlineExceededError(
                 "the request was not finished before its deadline"
             ) from None
-        if isinstance(update, EngineError):
-            raise update
-        self.unfinished -= update.output is not None
-        return update
+        if isinstance(news, EngineError):
+            raise news
+        self.unfinished -= news[1].output is not None
+        return news
 
-    def push(self, update: Update | EngineError) -> None:
-        self._updates.put_nowait(update)
+    def push(self, news: News | EngineError) -> None:
+        self._news.put_nowait(news)

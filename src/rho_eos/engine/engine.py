@@ -1,45 +1,42 @@
 """The whole path of a request, in one place: schedule, predict, decide, finish.
 
-    scheduler.next_batch()     who runs now, within a position budget
-    runner.predict(batch)      the only place that touches the device
-    sequence.advance(…)        the policy commits tokens and changes the length
-    finished → Output          text, usage, finish reason
+    submit(request) → Handle     the only way to hear of it
+    scheduler.next_batch()       who runs now, within a position budget
+    runner.predict(batch)        the only place that touches the device
+    row.advance(…)               the policy commits tokens and edits the canvas
+    handle.file(…)               what happened, and with the last step the output
 
-Nothing here knows which policy a sequence follows or what it is batched with.
+Nothing here knows which policy a row follows or what it is batched with. What fails belongs to its
+row alone: a policy that raises ends its own request, and a forward that raises is tried again with
+half the rows, until the one that cannot be served is found.
+
+Several threads may share an engine: each steps it while it waits for its own handles, one at a time.
 """
 
+import logging
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Protocol
 
-import numpy as np
-
-from rho_eos.config import DecodeParams
-from rho_eos.decoding.policy import Prediction, SpecialTokens, View
-from rho_eos.engine.runner import Runner
+from rho_eos.decoding.policy import Keeps, Prediction, View
+from rho_eos.engine.errors import EngineError, RequestFailedError
+from rho_eos.engine.request import Detail, Detokenize, Handle, Request, StepEvent
+from rho_eos.engine.row import Row
 from rho_eos.engine.scheduler import Scheduler
-from rho_eos.engine.sequence import Sequence
 from rho_eos.outputs import FinishReason, Output, StepRecord
+from rho_eos.tokens import SpecialTokens
 
-Detokenize = Callable[[list[int]], str]
+logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class StepEvent:
-    """What one step did to one sequence, and its output if that was the last."""
+class Runner(Protocol):
+    """What the engine needs of a model; tests put a scripted one here."""
 
-    sequence: Sequence
-    view: View  # the canvas as the model saw it
-    prediction: Prediction
-    record: StepRecord
-    output: Output | None
+    def predict(self, rows: Sequence[Row]) -> list[Prediction]: ...
 
-    @property
-    def draft(self) -> np.ndarray:
-        """(L,) the canvas the model saw, with its implicit tokens in place of the MASKs."""
-        draft = self.view.canvas.copy()
-        draft[self.view.masked] = self.prediction.at(self.view.masked).token
-        return draft
+    def release(self, row: Row) -> None:
+        """The row has left, for whatever reason: what the device holds for it can go."""
 
 
 class Engine:
@@ -50,81 +47,170 @@ class Engine:
         detokenize: Detokenize,
         max_rows: int = 32,
         max_positions: int = 16384,
+        observe: Callable[[Row, StepRecord], None] = lambda *_: None,
     ) -> None:
         self.runner = runner
         self.special = special
         self.detokenize = detokenize
         self.scheduler = Scheduler(max_rows, max_positions)
-        self.sequences: dict[str, Sequence] = {}
-        self.batch: list[Sequence] = []  # of this step or the last: whose a failure is
+        self.observe = observe  # called for every step of every row
+        self._rows: dict[Handle, Row] = {}
+        self._turn = threading.RLock()
 
-    def add(self, id: str, prompt: list[int], params: DecodeParams) -> Sequence:
+    def submit(self, request: Request, detail: Detail = Detail.OUTPUT) -> Handle:
         """Queue a request; it runs from the next step in which there is room for it."""
-        if id in self.sequences:
-            raise ValueError(f"request id {id!r} is already in flight")
-        sequence = Sequence(id, np.asarray(prompt, dtype=np.int64), params, self.special)
-        self.sequences[id] = sequence
-        self.scheduler.add(sequence)
-        return sequence
+        handle = Handle(request, detail)
+        self.admit(handle)
+        return handle
 
-    def step(self) -> list[StepEvent]:
+    def admit(self, handle: Handle) -> None:
+        """Queue a request whose handle somebody holds already."""
+        with self._turn:
+            row = Row(handle, self.special)
+            self._rows[handle] = row
+            self.scheduler.add(row)
+
+    def step(self) -> None:
         """One forward for everyone who fits; a finished row leaves at once."""
-        batch = self.batch = self.scheduler.next_batch()
-        if not batch:
-            return []
-        self._note_start(batch)
-        predictions = self.runner.predict(batch)
-        events = []
-        for sequence, prediction in zip(batch, predictions, strict=True):
-            view = sequence.view()
-            record = sequence.advance(view, prediction)
-            self._finish_at_stop_string(sequence)
-            output = self._retire(sequence) if sequence.finish_reason else None
-            events.append(StepEvent(sequence, view, prediction, record, output))
-        return events
+        with self._turn:
+            batch = self.scheduler.next_batch()
+            self._note_start(batch)
+            for row, prediction in self._predict(batch):
+                self._advance(row, prediction)
 
-    def cancel(self, id: str) -> Output | None:
-        """Take a request out, now. What it had committed is returned; None if it is not here."""
-        sequence = self.sequences.get(id)
-        if sequence is None:
-            return None
-        sequence.finish_reason = FinishReason.CANCELLED
-        return self._retire(sequence)
+    def follow(self, handle: Handle) -> Generator[StepEvent, None, None]:
+        """The events of a handle as they come; leaving early cancels its request."""
+        try:
+            while handle.events or not handle.done:
+                if handle.events:
+                    yield handle.events.popleft()
+                else:
+                    self._step_unless(lambda: handle.events or handle.done)
+            handle.result()
+        finally:
+            self.cancel(handle)
+
+    def finish(self, handles: Sequence[Handle]) -> list[Output]:
+        """Decode until all of these are done. After an error or an interrupt none stays behind."""
+        try:
+            while not all(handle.done for handle in handles):
+                self._step_unless(lambda: all(handle.done for handle in handles))
+            return [handle.result() for handle in handles]
+        finally:
+            for handle in handles:
+                self.cancel(handle)
+
+    def cancel(self, handle: Handle) -> None:
+        """Take a request out, now; its output is what it had committed. Nothing if it is done."""
+        with self._turn:
+            row = self._rows.get(handle)
+            if row is not None:
+                row.finish_reason = FinishReason.CANCELLED
+                handle.close(self._retire(row))
 
     @property
     def has_work(self) -> bool:
         return len(self.scheduler) > 0
 
-    def text_so_far(self, sequence: Sequence) -> str:
-        """The committed prefix as text, up to a stop string."""
-        return self._before_stop_string(sequence)[0]
+    def _step_unless(self, there: Callable[[], object]) -> None:
+        """A step, unless another thread has meanwhile brought what is waited for."""
+        with self._turn:
+            if not there():
+                self.step()
 
-    def _note_start(self, batch: list[Sequence]) -> None:
+    def _predict(self, rows: Sequence[Row]) -> Iterator[tuple[Row, Prediction]]:
+        """One forward; where it raises, the rows are tried again in halves, down to the culprit."""
+        if not rows:
+            return
+        try:
+            predictions = self.runner.predict(rows)
+        except Exception as error:
+            if len(rows) == 1:
+                self._fail(rows[0], error, "the model failed")
+                return
+            logger.warning("a forward of %d rows failed, trying halves: %r", len(rows), error)
+            half = len(rows) // 2
+            yield from self._predict(rows[:half])
+            yield from self._predict(rows[half:])
+            return
+        yield from zip(rows, predictions, strict=True)
+
+    def _advance(self, row: Row, prediction: Prediction) -> None:
+        try:
+            view = row.view()
+            record = row.advance(view, prediction)
+            self.observe(row, record)
+            self._file(row, view, prediction, record)
+        except BaseException as error:
+            # Half a step may have been taken: whatever interrupted it, this row cannot go on.
+            self._fail(row, error, f"policy {row.params.policy} failed")
+            if not isinstance(error, Exception):
+                raise
+
+    def _file(self, row: Row, view: View, prediction: Prediction, record: StepRecord) -> None:
+        """Tell the handle what it wants to hear."""
+        handle = row.handle
+        needs_text = handle.detail is not Detail.OUTPUT or bool(row.params.stop)
+        text, stopped = self._text_so_far(row) if needs_text else ("", False)
+        if stopped:
+            row.finish_reason = FinishReason.STOP
+        output = self._retire(row) if row.finish_reason else None
+        # Where committed tokens may still be cut, nothing is final before the end.
+        nothing_yet = output is None and row.policy.keeps is Keeps.NOTHING
+        prefix = row.committed_prefix()[: 0 if nothing_yet else None]
+        final = output is not None
+        delta = "" if nothing_yet else row.text.push(output.text if output else text, final)
+        wanted = {Detail.OUTPUT: False, Detail.TEXT: bool(delta), Detail.STEPS: True}
+        if not final and not wanted[handle.detail]:
+            return
+        draft = view.canvas.copy()
+        draft[view.masked] = prediction.at(view.masked).token
+        handle.file(
+            StepEvent(
+                record=record,
+                delta=delta,
+                token_ids=prefix.tolist(),
+                draft_ids=draft[len(prefix) :].tolist(),
+                positions_evaluated=row.positions_evaluated,
+                output=output,
+                detokenize=self.detokenize,
+            )
+        )
+
+    def _fail(self, row: Row, error: BaseException, what: str) -> None:
+        logger.error("request %s: %s", row.id, what, exc_info=error)
+        if row.handle.done:
+            return
+        failure: EngineError = RequestFailedError(f"{what}: {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        row.finish_reason = FinishReason.ERROR
+        row.handle.close(self._retire(row, str(failure)), failure)
+
+    def _note_start(self, batch: list[Row]) -> None:
         now = time.perf_counter()
-        for sequence in batch:
-            if sequence.started is None:
-                sequence.started = now
+        for row in batch:
+            if row.started is None:
+                row.started = now
 
-    def _finish_at_stop_string(self, sequence: Sequence) -> None:
-        if sequence.params.stop and self._before_stop_string(sequence)[1]:
-            sequence.finish_reason = FinishReason.STOP
-
-    def _before_stop_string(self, sequence: Sequence) -> tuple[str, bool]:
-        """The committed prefix cut at the first stop string, and whether there was one."""
-        text = self.detokenize(sequence.committed_prefix().tolist())
-        found = [at for stop in sequence.params.stop if (at := text.find(stop)) >= 0]
+    def _text_so_far(self, row: Row) -> tuple[str, bool]:
+        """The committed prefix as text, cut at the first stop string, and whether there was one."""
+        text = self.detokenize(row.committed_prefix().tolist())
+        found = [at for stop in row.params.stop if (at := text.find(stop)) >= 0]
         return (text[: min(found)], True) if found else (text, False)
 
-    def _retire(self, sequence: Sequence) -> Output:
-        self.scheduler.remove(sequence)
-        del self.sequences[sequence.id]
-        assert sequence.finish_reason is not None
+    def _retire(self, row: Row, error: str | None = None) -> Output:
+        """The row leaves, here and nowhere else, whatever the reason."""
+        if self._rows.pop(row.handle, None) is not None:
+            self.scheduler.remove(row)
+            self.runner.release(row)
+        assert row.finish_reason is not None
         return Output(
-            id=sequence.id,
-            text=self.text_so_far(sequence),
-            token_ids=sequence.committed_prefix().tolist(),
-            canvas_token_ids=sequence.final_canvas().tolist(),
-            finish_reason=sequence.finish_reason,
-            usage=sequence.usage(),
-            trace=sequence.trace,
+            id=row.id,
+            text=self._text_so_far(row)[0],
+            finish_reason=row.finish_reason,
+            token_ids=row.committed_prefix().tolist(),
+            canvas_token_ids=row.final_canvas().tolist(),
+            usage=row.usage(),
+            trace=row.trace,
+            error=error,
         )

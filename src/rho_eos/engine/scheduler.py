@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from rho_eos.engine.sequence import Sequence
+from rho_eos.engine.row import Row
 
 
 class Scheduler:
@@ -11,36 +11,36 @@ class Scheduler:
     def __init__(self, max_rows: int, max_positions: int) -> None:
         self.max_rows = max_rows
         self.max_positions = max_positions
-        self.waiting: deque[Sequence] = deque()
-        self.running: list[Sequence] = []  # oldest first
+        self.waiting: deque[Row] = deque()
+        self.running: list[Row] = []  # oldest first
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.running)
 
-    def add(self, sequence: Sequence) -> None:
-        self.waiting.append(sequence)
+    def add(self, row: Row) -> None:
+        self.waiting.append(row)
 
-    def next_batch(self) -> list[Sequence]:
+    def next_batch(self) -> list[Row]:
         """The rows of the next forward: at least one if there is any work at all."""
-        batch: list[Sequence] = []
+        batch: list[Row] = []
         positions = 0
-        for sequence in self.running:
-            if batch and positions + sequence.cost > self.max_positions:
+        for row in self.running:
+            if batch and positions + row.cost > self.max_positions:
                 return batch  # strictly by age, so that no row starves behind smaller ones
-            batch.append(sequence)
-            positions += sequence.cost
+            batch.append(row)
+            positions += row.cost
         while self.waiting and len(self.running) < self.max_rows:
             if batch and positions + self.waiting[0].cost > self.max_positions:
                 break
-            sequence = self.waiting.popleft()
-            positions += sequence.cost
-            self.running.append(sequence)
-            batch.append(sequence)
+            row = self.waiting.popleft()
+            positions += row.cost
+            self.running.append(row)
+            batch.append(row)
         return batch
 
-    def remove(self, sequence: Sequence) -> None:
+    def remove(self, row: Row) -> None:
         """It is finished or cancelled: its place is free in the next step."""
-        if sequence in self.running:
-            self.running.remove(sequence)
+        if row in self.running:
+            self.running.remove(row)
         else:
-            self.waiting.remove(sequence)
+            self.waiting.remove(row)

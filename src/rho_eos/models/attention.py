@@ -19,10 +19,10 @@ PACKED = "rho_eos_packed"
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Where the rows of a packed batch lie. `bounds` is on the device, for the varlen kernel."""
+    """Where the rows of a packed batch lie. The varlen kernel wants `cu_seqlens`."""
 
     lengths: tuple[int, ...]
-    bounds: torch.Tensor | None = None  # (rows + 1,) int32, cumulative lengths
+    cu_seqlens: torch.Tensor | None = None  # (rows + 1,) int32, on the device
 
 
 def packed_attention(
@@ -42,7 +42,7 @@ def packed_attention(
             module, query, key, value, attention_mask, scaling=scaling, **kwargs
         )
     grouped = query.shape[1] != key.shape[1]
-    if rows.bounds is not None:
+    if rows.cu_seqlens is not None:
         return _varlen_kernel(query, key, value, rows, scaling, grouped), None
     outputs = [
         scaled_dot_product_attention(q, k, v, scale=scaling, enable_gqa=grouped)
@@ -71,14 +71,14 @@ def _varlen_kernel(
 ) -> torch.Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    assert rows.bounds is not None
+    assert rows.cu_seqlens is not None
     longest = max(rows.lengths)
     packed = varlen_attn(
         query[0].transpose(0, 1),  # (tokens, heads, head_dim)
         key[0].transpose(0, 1),
         value[0].transpose(0, 1),
-        rows.bounds,
-        rows.bounds,
+        rows.cu_seqlens,
+        rows.cu_seqlens,
         longest,
         longest,
         scale=scaling,

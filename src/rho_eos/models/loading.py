@@ -13,11 +13,11 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from rho_eos.config import EngineConfig
-from rho_eos.decoding.policy import SpecialTokens
 from rho_eos.errors import UserError
 from rho_eos.models import FAMILIES
 from rho_eos.models.attention import PACKED
 from rho_eos.models.special_tokens import find_special_tokens
+from rho_eos.tokens import SpecialTokens
 
 TINY = Path(__file__).parent.parent / "tiny" / "checkpoint"
 #: What of a Hub repository is needed: no pickles, no code.

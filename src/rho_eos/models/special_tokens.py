@@ -3,8 +3,8 @@
 from typing import Any
 
 from rho_eos.config import EngineConfig
-from rho_eos.decoding.policy import SpecialTokens
 from rho_eos.errors import UserError
+from rho_eos.tokens import SpecialTokens
 
 #: Names of the end-of-turn token in the chat formats of the families we know (LLaDA, Qwen).
 END_OF_TURN_NAMES = ("<|eot_id|>", "<|im_end|>")

@@ -1,0 +1,147 @@
+"""How one request is decoded: what all policies share, and the door to each policy's own.
+
+`DecodeParams(policy="fixed", steps=16)` is an instance of that policy's own `Params`, a subclass of
+this one. So a parameter that the chosen policy does not have is an unknown one, and is refused.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import model_validator
+
+from rho_eos.errors import UserError
+from rho_eos.settings import Settings, Texts, is_optional, setting
+
+DEFAULT_POLICY = "rho-eos"
+#: No canvas of any model we know comes near it; it only keeps a typing error from taking all memory.
+LONGEST = 2**20
+
+
+class DecodeParams(Settings):
+    """The common part. The defaults are ρ-EOS as published: Asym, τ 0.9, block 32."""
+
+    policy: str = setting(DEFAULT_POLICY, "decoding rule")
+    initial_length: int = setting(
+        64, "canvas length to start with; fixed keeps it", ge=1, le=LONGEST
+    )
+    max_new_tokens: int = setting(
+        2048, "longest canvas (L_max); at most what the context leaves", ge=1, le=LONGEST
+    )
+    min_new_tokens: int = setting(0, "no end of text before this many tokens", ge=0, le=LONGEST)
+    temperature: float = setting(0.0, "0 is greedy; above, tokens are drawn", ge=0, le=100)
+    top_k: int | None = setting(None, "draw among the k most likely tokens", ge=1, le=LONGEST)
+    top_p: float = setting(
+        1.0, "draw among the likeliest tokens that together have this probability", gt=0, le=1
+    )
+    seed: int = setting(0, "seed of this request's draws", ge=0, le=2**64 - 1)
+    cfg_scale: float = setting(
+        0.0, "classifier-free guidance; above 0 it doubles the cost", ge=0, le=100
+    )
+    stop: Texts = setting((), "end the text before this string; repeatable")
+    early_stop: bool = setting(True, "stop once the text is complete; same text, fewer steps")
+    trace: bool = setting(False, "record every step")
+
+    #: The policy that these are the parameters of; set where the policy is registered.
+    policy_name: ClassVar[str] = ""
+    #: Values that go by one name: preset -> parameter -> value. What is given beats the preset. The
+    #: names are the choices of a field `preset`, and the defaults of the others those of its default.
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    def __new__(cls, **given: Any) -> Self:
+        if cls is not DecodeParams:
+            return super().__new__(cls)
+        from rho_eos.decoding.registry import find_policy, policy_of
+
+        chosen: type[Self] = find_policy(policy_of(given)).Params  # type: ignore[assignment]
+        return super().__new__(chosen)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """What was not given, where that depends on what was."""
+        from rho_eos.decoding.registry import without_old_spelling
+
+        given = without_old_spelling(given)
+        # None means "not given", except where it is a value of the parameter.
+        given = {
+            name: value
+            for name, value in given.items()
+            if value is not None
+            or (name in cls.model_fields and is_optional(cls.model_fields[name]))
+        }
+        filled = {"policy": cls.policy_name, **cls._defaults(given), **given}
+        limit = filled.get("max_new_tokens")
+        if "initial_length" not in filled and isinstance(limit, int):
+            # Who only says how long a text may become did not ask for a longer start.
+            filled["initial_length"] = min(cls.model_fields["initial_length"].default, limit)
+        return filled
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        if self.policy != self.policy_name:
+            raise UserError(f"policy is {self.policy!r}, but these are for {self.policy_name!r}")
+        limit = self.max_new_tokens
+        self._check(
+            "initial_length", self.initial_length <= limit, f"at most max_new_tokens, {limit}"
+        )
+        longest = self.longest
+        self._check(
+            "min_new_tokens", self.min_new_tokens <= longest, f"at most the length, {longest}"
+        )
+        return self
+
+    def _check(self, field: str, ok: bool, takes: str) -> None:
+        """For checks that look at several fields."""
+        if not ok:
+            raise UserError(f"{field} is {getattr(self, field)!r}, but takes {takes}")
+
+    @classmethod
+    def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Values for what was not given, where they depend on what was: those of the preset."""
+        preset = given.get("preset")
+        return cls.presets.get(preset, {}) if isinstance(preset, str) else {}
+
+    @classmethod
+    def _unknown(cls, name: str) -> str:
+        from rho_eos.decoding.registry import policies_with
+
+        others = policies_with(name)
+        if others:
+            return (
+                f"policy {cls.policy_name} has no parameter {name!r}; "
+                f"it is one of {', '.join(others)}"
+            )
+        return (
+            f"unknown parameter {name!r}; policy {cls.policy_name} takes "
+            f"{', '.join(cls.model_fields)}"
+        )
+
+    @property
+    def longest(self) -> int:
+        """The longest canvas these parameters can lead to."""
+        return self.max_new_tokens
+
+    @property
+    def region(self) -> tuple[float, float] | None:
+        """The signals at which the length holds, for who draws them; None: it has no such region."""
+        return None
+
+    @property
+    def first_length(self) -> int:
+        """The canvas a request starts with: never shorter than its minimum length."""
+        return max(self.initial_length, self.min_new_tokens)
+
+
+def merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """A request's own parameters over defaults that were given for many requests.
+
+    Where it names another policy than the defaults do, those of them that only the other policy has
+    do not concern it.
+    """
+    from rho_eos.decoding.registry import find_policy, policy_of
+
+    policy = policy_of({**defaults, **own})
+    if policy == policy_of(defaults):
+        return {**defaults, **own}
+    known = find_policy(policy).Params.model_fields
+    return {**{name: value for name, value in defaults.items() if name in known}, **own}

@@ -1,0 +1,87 @@
+"""Fixed length: LLaDA's own schedule, or the τ rule as the fair control for ρ-EOS."""
+
+from typing import Self
+
+import numpy as np
+from pydantic import model_validator
+
+from rho_eos.decoding.commit import (
+    CommitParams,
+    commit_by_threshold,
+    first_open_block,
+    most_confident,
+    with_ends_last,
+)
+from rho_eos.decoding.params import LONGEST
+from rho_eos.decoding.policy import Policy, Prediction, Step, View
+from rho_eos.decoding.registry import register_policy
+from rho_eos.decoding.signal import density
+from rho_eos.settings import setting
+from rho_eos.tokens import SpecialTokens
+
+
+class FixedParams(CommitParams):
+    steps: int | None = setting(
+        None,
+        "commit an equal share in each of so many steps, instead of the τ rule",
+        ge=1,
+        le=LONGEST,
+    )
+
+    @property
+    def longest(self) -> int:
+        return self.initial_length
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> Self:
+        length = self.initial_length
+        ok = self.steps is None or self.steps <= length
+        self._check("steps", ok, f"at most the length, {length}")
+        return self
+
+
+@register_policy
+class Fixed(Policy):
+    """docs/method.md §5. The length never changes; ρ is only recorded, for the figures."""
+
+    name = "fixed"
+    title = "Fixed length"
+    summary = "The canvas keeps the length it starts with."
+    Params = FixedParams
+    params: FixedParams
+
+    def __init__(self, params: FixedParams, special: SpecialTokens) -> None:
+        super().__init__(params, special)
+        self.shares = (
+            commits_per_step(params.initial_length, params.steps, params.block_length)
+            if params.steps is not None
+            else None
+        )
+
+    def step(self, view: View, prediction: Prediction) -> Step:
+        params = self.params
+        rho = density(view, prediction, self.special.eos)
+        if self.shares is None:
+            return Step(commit_by_threshold(view, prediction, params, self.special), signal=rho)
+        candidates = prediction.at(first_open_block(view.masked, params.block_length))
+        if params.defer_eos:
+            candidates = with_ends_last(candidates, self.special)
+        return Step(most_confident(candidates, self.shares[view.step]), signal=rho)
+
+
+def commits_per_step(length: int, steps: int, block_length: int | None) -> list[int]:
+    """How many MASKs each step commits: steps shared equally by the blocks, MASKs by their steps.
+
+    A remainder goes to the first ones. A block never gets more steps than it has MASKs, nor none.
+    """
+    block_length = block_length or length
+    blocks = [min(block_length, length - start) for start in range(0, length, block_length)]
+    return [
+        share
+        for size, block_steps in zip(blocks, _equal_shares(steps, len(blocks)), strict=True)
+        for share in _equal_shares(size, int(np.clip(block_steps, 1, size)))
+    ]
+
+
+def _equal_shares(total: int, parts: int) -> list[int]:
+    return [total // parts + (part < total % parts) for part in range(parts)]

@@ -1,0 +1,127 @@
+"""From logits to tokens: the best one, or a drawn one, never one that is forbidden. Pure functions.
+
+argmax(logits + T · Gumbel noise) is a draw from softmax(logits / T). So one uniform number for each
+(seed, step, position) and the inverse of the cumulative distribution give the same law, and nothing
+the size of the vocabulary is drawn. The numbers depend on seed, step and position alone, so batch
+mates cannot change them, and they are made on the CPU, so a seed means the same on every device.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from rho_eos.decoding.params import DecodeParams
+
+#: Below this a draw is the argmax for all practical purposes, and 1 / T would overflow.
+COLDEST = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """How tokens are drawn at n positions; temperature 0: the best one is taken."""
+
+    temperature: np.ndarray  # (n,) float32
+    top_k: np.ndarray  # (n,) int64, 0: all
+    top_p: np.ndarray  # (n,) float32
+    uniform: np.ndarray  # (n,) float32 in [0, 1)
+
+    def at(self, part: slice) -> "Draws":
+        return Draws(self.temperature[part], self.top_k[part], self.top_p[part], self.uniform[part])
+
+
+def draws_for(params: DecodeParams, step: int, positions: np.ndarray) -> Draws:
+    """Those of one request in one step."""
+    n = len(positions)
+    uniform = np.zeros(n, dtype=np.float32)
+    if params.temperature > 0 and n:
+        # The i-th number belongs to position i, however many positions are asked for.
+        noise = np.random.Generator(np.random.PCG64(np.random.SeedSequence((params.seed, step))))
+        uniform = noise.random(int(positions[-1]) + 1, dtype=np.float32)[positions]
+    return Draws(
+        temperature=np.full(n, params.temperature, dtype=np.float32),
+        top_k=np.full(n, params.top_k or 0),
+        top_p=np.full(n, params.top_p, dtype=np.float32),
+        uniform=uniform,
+    )
+
+
+def joined(parts: list[Draws]) -> Draws:
+    return Draws(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("temperature", "top_k", "top_p", "uniform")
+        )
+    )
+
+
+def choose(logits: torch.Tensor, draws: Draws) -> torch.Tensor:
+    """(n,) tokens for (n, vocabulary) logits in which what is forbidden is -inf."""
+    chosen = argmax(logits)
+    sampled = np.flatnonzero(draws.temperature > 0)
+    if len(sampled):
+        everywhere = len(sampled) == len(logits)
+        index = torch.from_numpy(sampled).to(logits.device)
+        scores = logits if everywhere else logits[index]
+        chosen[index] = _draw(scores, draws, sampled)
+    return chosen
+
+
+def _draw(logits: torch.Tensor, draws: Draws, rows: np.ndarray) -> torch.Tensor:
+    def column(values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(values[rows]).to(logits.device)[:, None]
+
+    temperature = column(np.maximum(draws.temperature, COLDEST))
+    # exp((l - max) / T): the largest is 1, so nothing overflows however cold it is.
+    weights = (logits - logits.amax(-1, keepdim=True)).div_(temperature).exp_()
+    limited = (draws.top_k[rows] > 0) | (draws.top_p[rows] < 1)
+    for row in np.flatnonzero(limited):
+        _keep_likeliest(weights[row], int(draws.top_k[rows[row]]), float(draws.top_p[rows[row]]))
+    return inverse_cdf(weights, column(draws.uniform))
+
+
+def _keep_likeliest(weights: torch.Tensor, top_k: int, top_p: float) -> None:
+    """In place: weight 0 for all but the top_k likeliest, of these all but the first top_p."""
+    ranked, tokens = weights.sort(descending=True, stable=True)
+    kept = min(top_k or len(weights), len(weights))
+    if top_p < 1:
+        shares = ranked[:kept].cumsum(0)
+        # The token that crosses top_p still belongs to the set.
+        kept = int((shares < top_p * shares[-1]).sum()) + 1
+    weights[tokens[kept:]] = 0
+
+
+def inverse_cdf(weights: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """(n,) the first index whose cumulative weight exceeds `uniform` (n, 1) of the whole.
+
+    In two passes, the block and then the place within it: a running sum over a whole vocabulary in
+    float32 would lose the small weights at its end.
+    """
+    blocks = weights.unflatten(-1, (-1, _block_size(weights.shape[-1])))
+    sums = blocks.sum(-1).cumsum(-1)  # (n, blocks)
+    target = uniform * sums[:, -1:]
+    block = (sums <= target).sum(-1).clamp_max(sums.shape[-1] - 1)
+    rows = torch.arange(len(weights), device=weights.device)
+    before = torch.where(block > 0, sums[rows, (block - 1).clamp_min(0)], 0)
+    inside = blocks[rows, block].cumsum(-1)  # (n, block size)
+    # Rounding may leave the target at the very end: the last token with any weight is meant then.
+    rest = torch.minimum(target[:, 0] - before, inside[:, -1] * (1 - 1e-7))
+    place = (inside <= rest[:, None]).sum(-1).clamp_max(inside.shape[-1] - 1)
+    return block * blocks.shape[-1] + place
+
+
+def argmax(scores: torch.Tensor) -> torch.Tensor:
+    """(n,) for (n, vocabulary), the leftmost among equals.
+
+    In two passes as well. The first is vectorised also on a CPU, where torch's own argmax takes
+    four times as long.
+    """
+    blocks = scores.unflatten(-1, (-1, _block_size(scores.shape[-1])))
+    best = blocks.amax(-1).argmax(-1)
+    inside = blocks[torch.arange(len(scores), device=scores.device), best].argmax(-1)
+    return best * blocks.shape[-1] + inside
+
+
+def _block_size(vocabulary: int) -> int:
+    return math.gcd(vocabulary, 128)

@@ -1,0 +1,85 @@
+"""One description of all policies and their parameters, read by every edge.
+
+The command line makes its options from it, the server its request fields, the playground its form.
+A policy that is registered is in all of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_origin
+
+from pydantic.fields import FieldInfo
+
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.registry import policies
+from rho_eos.settings import bounds, choices, is_optional, kinds, takes
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter under one name; policies that have it may differ in default and bounds."""
+
+    name: str
+    field: FieldInfo  # of the first policy that has it
+    policies: tuple[str, ...]
+
+    @property
+    def common(self) -> bool:
+        return self.name in DecodeParams.model_fields
+
+    @property
+    def help(self) -> str:
+        return str(self.field.description)
+
+
+def parameters() -> Mapping[str, Parameter]:
+    """Those of all policies: first what they share, then each policy's own."""
+    fields: dict[str, FieldInfo] = dict(DecodeParams.model_fields)
+    owners: dict[str, list[str]] = {}
+    for name, policy in policies().items():
+        for parameter, field in policy.Params.model_fields.items():
+            fields.setdefault(parameter, field)
+            owners.setdefault(parameter, []).append(name)
+    return {name: Parameter(name, fields[name], tuple(owners[name])) for name in fields}
+
+
+def schema() -> dict[str, Any]:
+    """JSON-ready, for pages that build themselves from it."""
+    return {
+        "common": list(DecodeParams.model_fields),
+        "policies": {
+            name: {
+                "title": policy.title or name,
+                "summary": policy.summary,
+                "presets": {preset: dict(values) for preset, values in policy.Params.presets.items()},
+                "parameters": {
+                    parameter: _describe(field)
+                    for parameter, field in policy.Params.model_fields.items()
+                    if parameter != "policy"
+                },
+            }
+            for name, policy in policies().items()
+        },
+    }
+
+
+def _describe(field: FieldInfo) -> dict[str, Any]:
+    return {
+        "type": _type(field),
+        "default": list(field.default) if isinstance(field.default, tuple) else field.default,
+        "optional": is_optional(field),
+        "choices": list(choices(field)),
+        "bounds": bounds(field),
+        "help": field.description,
+        "takes": takes(field),
+    }
+
+
+def _type(field: FieldInfo) -> str:
+    """integer, number, flag, choice, texts or text."""
+    if choices(field):
+        return "choice"
+    kind = next(kind for kind in kinds(field.annotation) if kind is not type(None))
+    if get_origin(kind) is tuple:
+        return "texts"
+    return {int: "integer", float: "number", bool: "flag"}.get(kind, "text")

@@ -1,0 +1,217 @@
+"""One request in flight: its canvas, its policy, and what it has cost so far."""
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rho_eos.decoding.edits import Append, Edit, EditError, apply_edits, runs
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.policy import Keeps, Policy, Positions, Prediction, Step, View
+from rho_eos.decoding.registry import find_policy
+from rho_eos.decoding.signal import density
+from rho_eos.engine.batch import RowInput, positions_of
+from rho_eos.engine.request import Handle, as_array
+from rho_eos.outputs import FinishReason, StepRecord, Usage
+from rho_eos.streaming import TextDelta
+from rho_eos.tokens import SpecialTokens
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    handle: Handle
+    special: SpecialTokens
+    prompt: np.ndarray = field(init=False)  # (P,) int64
+    canvas: np.ndarray = field(init=False)  # (L,) int64
+    policy: Policy = field(init=False)
+    text: TextDelta = field(init=False)
+    steps: int = 0
+    positions_evaluated: int = 0
+    committed: int = 0
+    expansions: int = 0
+    contractions: int = 0
+    finish_reason: FinishReason | None = None
+    trace: list[StepRecord] = field(default_factory=list)
+    started: float | None = None
+    first_token: float | None = None
+
+    def __post_init__(self) -> None:
+        request = self.handle.request
+        self.prompt = as_array(request.prompt)
+        if request.canvas is None:
+            self.canvas = np.full(self.params.first_length, self.special.mask, dtype=np.int64)
+        else:
+            self.canvas = as_array(request.canvas)
+        self.policy = find_policy(self.params.policy)(self.params, self.special)
+        self.text = TextDelta(self.params.stop)
+
+    @property
+    def id(self) -> str:
+        return self.handle.request.id
+
+    @property
+    def params(self) -> DecodeParams:
+        return self.handle.request.params
+
+    @property
+    def masked(self) -> Positions:
+        return np.flatnonzero(self.canvas == self.special.mask)
+
+    @property
+    def cost(self) -> int:
+        """Positions that its next forward evaluates."""
+        return positions_of(self.prompt, self.canvas, self.params.cfg_scale)
+
+    def view(self) -> View:
+        return View(self.canvas, self.masked, self.steps)
+
+    def input(self) -> RowInput:
+        """Its part of the next forward."""
+        everything = self.policy.needs.whole_canvas
+        wanted = np.arange(len(self.canvas)) if everything else self.masked
+        return RowInput(self.prompt, self.canvas, wanted, self.params.cfg_scale)
+
+    def advance(self, view: View, prediction: Prediction) -> StepRecord:
+        """One denoising step: ask the policy, commit, and unless that finished the text, edit."""
+        step = self.policy.step(view, prediction)
+        self._count_forward()
+        self._commit(step.commit, prediction)
+        edits: tuple[Edit, ...] = ()
+        moved = None
+        if self.params.early_stop and self._text_is_complete():
+            self.finish_reason = FinishReason.STOP
+        else:
+            edits = step.edits
+            moved = self._apply(edits) if edits else None
+            if self._has_ended(step):
+                self.finish_reason = self._reason_at_the_end()
+        if self.first_token is None and len(self.committed_prefix()):
+            self.first_token = time.perf_counter()
+        record = self._record(view, prediction, step, edits, moved)
+        if self.params.trace:
+            self.trace.append(record)
+        return record
+
+    def committed_prefix(self) -> np.ndarray:
+        """The tokens before the first MASK or end: they are final, so they can be sent."""
+        closed = np.isin(self.canvas, (self.special.mask, *self.special.ends))
+        return self.canvas[: int(np.argmax(closed))] if closed.any() else self.canvas
+
+    def final_canvas(self) -> np.ndarray:
+        """The canvas with what was never decoded behind the end reported as EOS."""
+        return np.where(self.canvas == self.special.mask, self.special.eos, self.canvas)
+
+    def usage(self) -> Usage:
+        now = time.perf_counter()
+        started = self.started if self.started is not None else now
+        first = self.first_token
+        not_eos = np.flatnonzero(self.final_canvas() != self.special.eos)
+        return Usage(
+            prompt_tokens=len(self.prompt),
+            n_token=len(self.canvas),
+            e_token=int(not_eos[-1]) + 1 if len(not_eos) else 0,
+            nfe=self.steps,
+            positions_evaluated=self.positions_evaluated,
+            committed=self.committed,
+            expansions=self.expansions,
+            contractions=self.contractions,
+            seconds_waiting=started - self.handle.submitted,
+            seconds_running=now - started,
+            seconds_to_first_token=None if first is None else first - self.handle.submitted,
+        )
+
+    def _count_forward(self) -> None:
+        self.positions_evaluated += self.cost
+        self.steps += 1
+
+    def _commit(self, positions: Positions, prediction: Prediction) -> None:
+        if not np.all(self.canvas[positions] == self.special.mask):
+            raise EditError("a policy may only commit MASK positions")
+        self.canvas = self.canvas.copy()  # views of earlier steps stay as they were
+        self.canvas[positions] = prediction.at(positions).token
+        self.committed += len(positions)
+
+    def _text_is_complete(self) -> bool:
+        """No MASK is left before the first committed end: later positions are never returned."""
+        ends = np.flatnonzero(np.isin(self.canvas, self.special.ends))
+        return len(ends) > 0 and not np.any(self.canvas[: ends[0]] == self.special.mask)
+
+    def _has_ended(self, step: Step) -> bool:
+        """Where the policy says so; one that says nothing ends with its last MASK."""
+        if self.steps > 4 * self.params.max_new_tokens + 64:
+            raise EditError(f"policy {self.params.policy} does not come to an end")
+        return not len(self.masked) if step.finished is None else step.finished
+
+    def _reason_at_the_end(self) -> FinishReason:
+        ended = np.isin(self.canvas, self.special.ends).any()
+        return FinishReason.STOP if ended else FinishReason.LENGTH
+
+    def _apply(self, edits: tuple[Edit, ...]) -> np.ndarray:
+        """Edit the canvas, if the policy may, and return for each new position the old one."""
+        for edit in edits:
+            if not isinstance(edit, self.policy.edits):
+                raise EditError(f"policy {self.params.policy} declares no {type(edit).__name__}")
+        edited = apply_edits(self.canvas, edits, self.special.mask, self.params.max_new_tokens)
+        self._check_kept(edited.changed)
+        change = len(edited.canvas) - len(self.canvas)
+        self.canvas = edited.canvas
+        self.expansions += change > 0
+        self.contractions += change < 0
+        return edited.moved
+
+    def _check_kept(self, changed: Positions) -> None:
+        """Committed tokens stay, as far as the policy has promised that they do."""
+        keeps = self.policy.keeps
+        committed = changed[self.canvas[changed] != self.special.mask]
+        if keeps is Keeps.NOTHING or not len(committed):
+            return
+        if keeps is Keeps.ALL or committed[0] < self.masked.min(initial=len(self.canvas)):
+            raise EditError(f"policy {self.params.policy} may not change a committed token")
+
+    def _record(
+        self,
+        view: View,
+        prediction: Prediction,
+        step: Step,
+        edits: tuple[Edit, ...],
+        moved: np.ndarray | None,
+    ) -> StepRecord:
+        chosen = prediction.at(step.commit)
+        committed = zip(
+            chosen.positions.tolist(),
+            chosen.token.tolist(),
+            chosen.confidence.tolist(),
+            strict=True,
+        )
+        return StepRecord(
+            step=view.step,
+            length=view.length,
+            masks=len(view.masked),
+            rho=density(view, prediction, self.special.eos),
+            signal=step.signal,
+            action=_name(edits),
+            change=len(self.canvas) - view.length,
+            committed=tuple(committed),
+            moved=None if moved is None else tuple(runs(moved)),
+            written=() if moved is None else self._written(view, step, chosen, moved),
+        )
+
+    def _written(
+        self, view: View, step: Step, chosen: Prediction, moved: np.ndarray
+    ) -> tuple[tuple[int, int | None], ...]:
+        """What edits put on the canvas beyond new MASKs."""
+        before = view.canvas.copy()
+        before[step.commit] = chosen.token
+        expected = np.where(moved < 0, self.special.mask, before[moved] if len(before) else moved)
+        return tuple(
+            (int(at), None if self.canvas[at] == self.special.mask else int(self.canvas[at]))
+            for at in np.flatnonzero(self.canvas != expected)
+        )
+
+
+def _name(edits: tuple[Edit, ...]) -> str:
+    """The first edit in a word."""
+    if not edits:
+        return "hold"
+    closes = isinstance(edits[0], Append) and edits[0].token is not None
+    return "close" if closes else edits[0].verb

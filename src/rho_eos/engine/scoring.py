@@ -1,0 +1,42 @@
+"""How likely given tokens are where a canvas is masked: what likelihood estimates are made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from rho_eos.engine.batch import RowInput, positions_of
+from rho_eos.engine.runner import ModelRunner
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """An answer behind its prompt, some of its tokens masked."""
+
+    prompt: np.ndarray  # (P,) int64
+    answer: np.ndarray  # (L,) int64
+    mask: np.ndarray  # (L,) bool
+    cfg_scale: float = 0.0
+
+    def input(self, mask_token: int) -> RowInput:
+        canvas = np.where(self.mask, mask_token, self.answer)
+        return RowInput(self.prompt, canvas, np.flatnonzero(self.mask), self.cfg_scale)
+
+    @property
+    def cost(self) -> int:
+        return positions_of(self.prompt, self.answer, self.cfg_scale)
+
+
+@torch.inference_mode()
+def score(runner: ModelRunner, rows: Sequence[Masked]) -> list[np.ndarray]:
+    """For each row, log P of its answer's tokens where they are masked."""
+    batch = runner.pack([row.input(runner.special.mask) for row in rows])
+    target = torch.from_numpy(np.concatenate([row.answer[row.mask] for row in rows]))
+    target = target.to(runner.device)[:, None]
+    parts = [
+        logits.gather(-1, target[part])[:, 0] - logits.logsumexp(-1)
+        for part, logits in runner.logits(batch)
+    ]
+    scores = torch.cat(parts).cpu().double().numpy()
+    return np.split(scores, batch.starts[1:])

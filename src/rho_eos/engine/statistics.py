@@ -1,0 +1,107 @@
+"""What policies read, taken from the logits of one forward, chunk by chunk.
+
+Token, its probability and P(EOS) for everybody; entropy and margin only for rows that ask. All of it
+goes to the host in one transfer.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from rho_eos.decoding.policy import Prediction
+from rho_eos.decoding.sampling import choose, draws_for, joined
+from rho_eos.engine.batch import PackedBatch
+from rho_eos.engine.row import Row
+from rho_eos.tokens import SpecialTokens
+
+#: Columns of what is kept of a position. A token id is exact in float32 up to 2^24.
+TOKEN, CONFIDENCE, EOS, ENTROPY, MARGIN = range(5)
+
+
+class Statistics:
+    """Those of one packed batch: `read` every chunk in turn, then take the `predictions`."""
+
+    def __init__(
+        self, rows: Sequence[Row], batch: PackedBatch, special: SpecialTokens, device: torch.device
+    ) -> None:
+        self.rows = rows
+        self.batch = batch
+        self.special = special
+        self.device = device
+        self.wanted = np.split(batch.positions, batch.starts[1:])
+        self.draws = joined(
+            [
+                draws_for(row.params, row.steps, wanted)
+                for row, wanted in zip(rows, self.wanted, strict=True)
+            ]
+        )
+        least = np.array([row.params.min_new_tokens for row in rows])
+        self.too_early = batch.positions < least[batch.owners]
+        self.asks_entropy = np.array([row.policy.needs.entropy for row in rows])[batch.owners]
+        self.asks_margin = np.array([row.policy.needs.margin for row in rows])[batch.owners]
+        # EOS and the other ends are forbidden where a minimum length is not reached yet.
+        self.ends = torch.tensor(special.ends, device=device)
+        self.never_or_later = torch.tensor((special.mask, *special.ends), device=device)
+        self.kept = torch.zeros((len(batch.positions), 5), device=device)
+
+    def read(self, part: slice, logits: torch.Tensor) -> None:
+        """Reduce one chunk of logits, (chunk, vocabulary), which is used up by that."""
+        logits = self._process(part, logits)
+        kept = self.kept[part]
+        # What may not be chosen keeps its share of the softmax: it is hidden only for the choice.
+        hidden_columns = self._hide(part, logits)
+        token = choose(logits, self.draws.at(part))
+        asks = self._index(self.asks_margin[part])
+        best_two = logits[asks].topk(2).indices if len(asks) else None
+        logits[:, self.never_or_later] = hidden_columns
+        probabilities = torch.softmax(logits, -1, out=logits)  # in place: no second chunk
+        kept[:, TOKEN] = token
+        kept[:, CONFIDENCE] = probabilities.gather(-1, token[:, None])[:, 0]
+        kept[:, EOS] = probabilities[:, self.special.eos]
+        if best_two is not None:
+            best, second = probabilities[asks].gather(-1, best_two).unbind(-1)
+            kept[asks, MARGIN] = best - second
+        asks = self._index(self.asks_entropy[part])
+        if len(asks):
+            kept[asks, ENTROPY] = torch.special.entr(probabilities[asks]).sum(-1)
+
+    def predictions(self) -> list[Prediction]:
+        """Each row's own, in the order of the rows."""
+        kept = np.split(self.kept.cpu().numpy(), self.batch.starts[1:])
+        return [
+            self._prediction(row, wanted, own)
+            for row, wanted, own in zip(self.rows, self.wanted, kept, strict=True)
+        ]
+
+    def _prediction(self, row: Row, wanted: np.ndarray, kept: np.ndarray) -> Prediction:
+        needs = row.policy.needs
+        numbers = kept.T.astype(np.float64)
+        return Prediction(
+            wanted,
+            kept[:, TOKEN].astype(np.int64),
+            numbers[CONFIDENCE],
+            numbers[EOS],
+            numbers[ENTROPY] if needs.entropy else None,
+            numbers[MARGIN] if needs.margin else None,
+        )
+
+    def _process(self, part: slice, logits: torch.Tensor) -> torch.Tensor:
+        """Let each request's own processors change its logits."""
+        for row, start, wanted in zip(self.rows, self.batch.starts, self.wanted, strict=True):
+            first, last = max(start, part.start), min(start + len(wanted), part.stop)
+            for processor in row.handle.request.processors if first < last else ():
+                inside = slice(first - part.start, last - part.start)
+                positions = wanted[first - start : last - start]
+                logits[inside] = processor(row.view(), positions, logits[inside])
+        return logits
+
+    def _hide(self, part: slice, logits: torch.Tensor) -> torch.Tensor:
+        """Put MASK, and ends that come too early, out of reach; returns what stood there."""
+        before = logits[:, self.never_or_later].clone()
+        logits[:, self.special.mask] = -torch.inf
+        logits[self._index(self.too_early[part])[:, None], self.ends] = -torch.inf
+        return before
+
+    def _index(self, flags: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.flatnonzero(flags)).to(self.device)

@@ -1,0 +1,143 @@
+"""One way to declare, describe and check settings, for every class of them.
+
+A field says its type, bounds, choices and help once. Python, the command line, JSON Lines, HTTP,
+lm-eval and Ray all build the same classes, so a bad value gets the same sentence everywhere: the
+field, what it got, what it takes.
+"""
+
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from rho_eos.errors import UserError
+
+
+def setting(default: Any, help: str, **bounds: Any) -> Any:
+    """A field with the one sentence that every edge shows for it, and its bounds (ge, le, …)."""
+    return Field(default, description=help, **bounds)
+
+
+def _as_tuple(value: Any) -> Any:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, list) else value
+
+
+#: A text or a list of texts, none of them empty.
+Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_as_tuple)]
+
+
+class Settings(BaseModel):
+    """Frozen, strict (no guessing of types, no NaN), and refused in one sentence."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise UserError(self._sentence(error)) from None
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        return cls(**mapping)
+
+    def replaced(self, **changes: Any) -> Self:
+        """The same with some values changed, and checked again."""
+        return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
+
+    @classmethod
+    def _sentence(cls, error: ValidationError) -> str:
+        """The first thing that is wrong, in words."""
+        first = error.errors()[0]
+        if first["type"] == "value_error":  # a check of ours that looks at several fields
+            return str(first["ctx"]["error"])
+        name = str(first["loc"][0])
+        if first["type"] == "extra_forbidden":
+            return cls._unknown(name)
+        value = getattr(error, "_input", None) if first["type"] == "missing" else first["input"]
+        if len(first["loc"]) > 1:  # one item of a list is at fault: say what the list takes
+            return f"{name} holds {value!r}, but takes {takes(cls.model_fields[name])}"
+        return f"{name} is {value!r}, but takes {takes(cls.model_fields[name])}"
+
+    @classmethod
+    def _unknown(cls, name: str) -> str:
+        return f"unknown parameter {name!r}; known are {', '.join(cls.model_fields)}"
+
+
+def kinds(annotation: Any) -> list[Any]:
+    """The types a field admits, with unions and annotations taken apart."""
+    if get_origin(annotation) is Annotated:
+        return kinds(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [kind for each in get_args(annotation) for kind in kinds(each)]
+    return [annotation]
+
+
+def is_optional(field: FieldInfo) -> bool:
+    return type(None) in kinds(field.annotation)
+
+
+def choices(field: FieldInfo) -> tuple[str, ...]:
+    """The words a field admits, if it is a choice among words."""
+    return tuple(
+        choice
+        for kind in kinds(field.annotation)
+        if get_origin(kind) is Literal
+        for choice in get_args(kind)
+    )
+
+
+def bounds(field: FieldInfo) -> dict[str, float]:
+    """ge, gt, le and lt, where they are given."""
+    return {
+        name: getattr(limit, name)
+        for limit in field.metadata
+        for name in ("ge", "gt", "le", "lt")
+        if getattr(limit, name, None) is not None
+    }
+
+
+def takes(field: FieldInfo) -> str:
+    """What a field accepts, in words: `an integer of at least 1`, `one of asym, sym`."""
+    words = _takes_value(field)
+    return f"{words} or none" if is_optional(field) else words
+
+
+def _takes_value(field: FieldInfo) -> str:
+    if choices(field):
+        return f"one of {', '.join(choices(field))}"
+    kind = next(kind for kind in kinds(field.annotation) if kind is not type(None))
+    if kind is bool:
+        return "true or false"
+    if kind in (int, float):
+        return ("an integer" if kind is int else "a number") + _in_range(bounds(field))
+    if get_origin(kind) is tuple:
+        return "a non-empty text or a list of them"
+    return "a non-empty text"
+
+
+def _in_range(limits: Mapping[str, float]) -> str:
+    low, high = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
+    if low is None or high is None:
+        if low is not None:
+            return f" of at least {low:g}" if "ge" in limits else f" above {low:g}"
+        return "" if high is None else f" of at most {high:g}"
+    opening, closing = "[" if "ge" in limits else "(", "]" if "le" in limits else ")"
+    return f" in {opening}{low:,}, {high:,}{closing}"
+
+
+def from_word(name: str, field: FieldInfo, word: str) -> Any:
+    """A word of the command line as the type of its field; its range is checked with the rest."""
+    if word.lower() == "none" and is_optional(field):
+        return None
+    for kind in kinds(field.annotation):
+        if kind in (int, float, bool):
+            try:
+                return TypeAdapter(kind).validate_strings(word)
+            except ValidationError:
+                raise UserError(f"{name} is {word!r}, but takes {takes(field)}") from None
+    return word

@@ -1,0 +1,17 @@
+"""Ids that mean something to decoding. Configuration of a model, never literals in the loop."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialTokens:
+    mask: int
+    eos: int
+    end_of_turn: int | None = None
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The returned text stops at the first of these."""
+        if self.end_of_turn is None or self.end_of_turn == self.eos:
+            return (self.eos,)
+        return (self.eos, self.end_of_turn)
