@@ -15,6 +15,7 @@ import numpy as np
 
 from rho_eos.decoding.edits import Edit
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.outputs import StepRecord
 from rho_eos.tokens import SpecialTokens
 
 Positions = np.ndarray  # (n,) int64, indices into the canvas, ascending
@@ -102,6 +103,35 @@ class Policy(ABC):
         self.params = params
         self.special = special
 
+    @classmethod
+    def signal_name(cls, params: Any) -> str:
+        """What the length decision is based on, in a word."""
+        confidence = getattr(params, "signal", "density") == "confidence"
+        return "EOS confidence" if confidence else "ρ"
+
+    @classmethod
+    def explain(cls, params: Any, record: StepRecord) -> str:
+        """Why a step did to the length what it did: a sentence for live views."""
+        if record.signal is None:
+            return _change(record)
+        now = f"{cls.signal_name(params)} = {record.signal:.2f}"
+        if params.region is None:
+            return f"{now}: {_change(record)}"
+        low, high = params.region
+        if record.change > 0 and record.signal < low:
+            return f"{now} < {low:g}: too few MASKs expect the end, {_change(record)}"
+        if record.change < 0 and record.signal > high:
+            return f"{now} > {high:g}: most MASKs expect the end, {_change(record)}"
+        if not record.change and not low <= record.signal <= high:
+            return f"{now} is outside the region, but the length can change no more."
+        return f"{now} is in the region: the length holds."
+
     @abstractmethod
     def step(self, view: View, prediction: Prediction) -> Step:
         """What this step commits and how it changes the canvas. Called once for each forward."""
+
+
+def _change(record: StepRecord) -> str:
+    if record.change > 0:
+        return f"the canvas grows by {record.change}."
+    return f"the canvas shrinks by {-record.change}." if record.change else "the length holds."

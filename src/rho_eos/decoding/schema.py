@@ -51,7 +51,9 @@ def schema() -> dict[str, Any]:
             name: {
                 "title": policy.title or name,
                 "summary": policy.summary,
-                "presets": {preset: dict(values) for preset, values in policy.Params.presets.items()},
+                "presets": {
+                    preset: dict(values) for preset, values in policy.Params.presets.items()
+                },
                 "parameters": {
                     parameter: _describe(field)
                     for parameter, field in policy.Params.model_fields.items()

@@ -12,6 +12,7 @@ from rho_eos.decoding.params import LONGEST
 from rho_eos.decoding.policy import Keeps, Needs, Policy, Positions, Prediction, Step, View
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import SIGNALS
+from rho_eos.outputs import StepRecord
 from rho_eos.settings import setting
 from rho_eos.tokens import SpecialTokens
 
@@ -58,6 +59,22 @@ class Daedal(Policy):
         self.signal = SIGNALS[params.signal]
         self.needs = Needs(whole_canvas=params.signal == "confidence")
         self.growing = True
+
+    @classmethod
+    def explain(cls, params: DaedalParams, record: StepRecord) -> str:
+        if record.signal is None:
+            return "The length holds."
+        now = f"{cls.signal_name(params)} = {record.signal:.2f}"
+        low, high, grown = params.rho_low, params.rho_high, record.change
+        if record.action == "expand":
+            return f"{now} < {low:g}: the canvas grows by {grown} before anything is written."
+        if record.action == "close":
+            return f"{now}: long enough. Growing ends, with {grown} EOS behind the canvas."
+        if record.action == "insert":
+            return f"{now} < {high:g}: MASKs are inserted where the model is most doubtful."
+        if record.signal < high:
+            return f"{now} < {high:g}, but no MASK is doubtful enough to insert."
+        return f"{now}: the end is sure, nothing is inserted."
 
     def step(self, view: View, prediction: Prediction) -> Step:
         number = self.signal(view, prediction, self.special.eos)

@@ -16,6 +16,7 @@ from rho_eos.decoding.params import LONGEST
 from rho_eos.decoding.policy import Policy, Prediction, Step, View
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import density
+from rho_eos.outputs import StepRecord
 from rho_eos.settings import setting
 from rho_eos.tokens import SpecialTokens
 
@@ -57,6 +58,10 @@ class Fixed(Policy):
             if params.steps is not None
             else None
         )
+
+    @classmethod
+    def explain(cls, params: FixedParams, record: StepRecord) -> str:  # noqa: ARG003
+        return "The length is fixed, whatever ρ says."
 
     def step(self, view: View, prediction: Prediction) -> Step:
         params = self.params

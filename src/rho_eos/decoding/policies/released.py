@@ -35,6 +35,10 @@ class Released(Policy):
         self.window_end = 0
         self.frozen = False
 
+    @classmethod
+    def signal_name(cls, params: ReleasedParams) -> str:  # noqa: ARG003
+        return "EOS confidence"
+
     def step(self, view: View, prediction: Prediction) -> Step:
         params = self.params
         number = confidence(view, prediction, self.special.eos)
