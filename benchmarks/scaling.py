@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.cases import BATCH, Case
 from benchmarks.measure import run_engine, run_reference
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 
 FORWARDS = 4  # per measured length
 

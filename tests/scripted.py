@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rho_eos.config import DecodeParams
-from rho_eos.decoding.policy import Prediction, SpecialTokens
-from rho_eos.engine import sequence as engine_sequence
-from rho_eos.engine.engine import Engine, StepEvent
-from rho_eos.outputs import Output
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.policy import Prediction
+from rho_eos.engine.engine import Engine, Runner
+from rho_eos.engine.request import Detail, Handle, Request
+from rho_eos.engine.row import Row
+from rho_eos.outputs import FinishReason, Output, StepRecord
+from rho_eos.tokens import SpecialTokens
 
 END_OF_TURN, EOS, MASK = 1, 2, 3
 FIRST_BYTE = 4  # byte b is token b + 4
@@ -45,15 +48,19 @@ class ScriptedRunner:
         self.script = script
         self.batches: list[list[str]] = []
         self.positions: list[int] = []  # per forward
+        self.released: list[str] = []  # rows that left, in their order
 
-    def predict(self, sequences: Sequence[engine_sequence.Sequence]) -> list[Prediction]:
-        self.batches.append([sequence.id for sequence in sequences])
-        self.positions.append(sum(sequence.cost for sequence in sequences))
-        return [self._predict(sequence) for sequence in sequences]
+    def predict(self, rows: Sequence[Row]) -> list[Prediction]:
+        self.batches.append([row.id for row in rows])
+        self.positions.append(sum(row.cost for row in rows))
+        return [self._predict(row) for row in rows]
 
-    def _predict(self, sequence: engine_sequence.Sequence) -> Prediction:
-        guesses = self.script(sequence.prompt.tolist(), sequence.canvas.tolist(), sequence.steps)
-        wanted = sequence.wanted_positions()
+    def release(self, row: Row) -> None:
+        self.released.append(row.id)
+
+    def _predict(self, row: Row) -> Prediction:
+        guesses = self.script(row.prompt.tolist(), row.canvas.tolist(), row.steps)
+        wanted = row.input().wanted
         return Prediction(
             wanted, guesses.token[wanted], guesses.confidence[wanted], guesses.eos[wanted]
         )
@@ -85,23 +92,49 @@ def arbitrary(seed: int, eos_shares: Sequence[float], sure: float = 0.2) -> Scri
     return script
 
 
-def engine_of(runner: ScriptedRunner | Script, **limits: int) -> Engine:
+class Recorded(NamedTuple):
+    """One step of one request, as an observer of the engine saw it."""
+
+    before: np.ndarray  # the canvas that the model saw
+    record: StepRecord
+    after: np.ndarray
+
+
+class RecordingEngine(Engine):
+    """An engine that remembers its handles, and every canvas of every request."""
+
+    def __init__(self, runner: Runner, special: SpecialTokens = SPECIAL, **more: Any) -> None:
+        super().__init__(runner, special, more.pop("detokenize", decode), **more)
+        self.handles: dict[str, Handle] = {}
+        self.steps: dict[str, list[Recorded]] = {}
+        self.observe = self._note
+
+    def add(self, id: str, prompt: list[int], params: DecodeParams, **parts: Any) -> Handle:
+        handle = self.submit(Request(id, prompt, params, **parts), Detail.STEPS)
+        self.handles[id] = handle
+        self.steps[id] = []
+        return handle
+
+    def _note(self, row: Row, record: StepRecord) -> None:
+        steps = self.steps.setdefault(row.id, [])
+        start = np.full(record.length, self.special.mask)
+        steps.append(Recorded(steps[-1].after if steps else start, record, row.canvas.copy()))
+
+
+def engine_of(runner: ScriptedRunner | Script, **limits: int) -> RecordingEngine:
     scripted = runner if isinstance(runner, ScriptedRunner) else ScriptedRunner(runner)
-    return Engine(scripted, SPECIAL, decode, **limits)
+    return RecordingEngine(scripted, **limits)
 
 
-def run_all(
-    engine: Engine, on_event: Callable[[StepEvent], None] | None = None
-) -> dict[str, Output]:
-    """Step until nothing is left; outputs by request id."""
-    outputs: dict[str, Output] = {}
+def run_all(engine: RecordingEngine) -> dict[str, Output]:
+    """Step until nothing is left; outputs by request id, without those that were cancelled."""
     while engine.has_work:
-        for event in engine.step():
-            if on_event is not None:
-                on_event(event)
-            if event.output is not None:
-                outputs[event.output.id] = event.output
-    return outputs
+        engine.step()
+    return {
+        id: handle.result()
+        for id, handle in engine.handles.items()
+        if handle.result().finish_reason is not FinishReason.CANCELLED
+    }
 
 
 def run_one(runner: ScriptedRunner | Script, params: DecodeParams, prompt: str = "?") -> Output:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from rho_eos.config import DecodeParams, EngineConfig
+from rho_eos.config import EngineConfig
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
 
 

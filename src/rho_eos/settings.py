@@ -114,10 +114,16 @@ def _takes_value(field: FieldInfo) -> str:
     if kind is bool:
         return "true or false"
     if kind in (int, float):
-        return ("an integer" if kind is int else "a number") + _in_range(bounds(field))
+        return _whole(bounds(field)) if kind is int else f"a number{_in_range(bounds(field))}"
     if get_origin(kind) is tuple:
         return "a non-empty text or a list of them"
     return "a non-empty text"
+
+
+def _whole(limits: Mapping[str, float]) -> str:
+    if "ge" in limits and "le" in limits:
+        return f"an integer from {limits['ge']} to {limits['le']}"
+    return f"an integer{_in_range(limits)}"
 
 
 def _in_range(limits: Mapping[str, float]) -> str:
@@ -127,7 +133,7 @@ def _in_range(limits: Mapping[str, float]) -> str:
             return f" of at least {low:g}" if "ge" in limits else f" above {low:g}"
         return "" if high is None else f" of at most {high:g}"
     opening, closing = "[" if "ge" in limits else "(", "]" if "le" in limits else ")"
-    return f" in {opening}{low:,}, {high:,}{closing}"
+    return f" in {opening}{low:g}, {high:g}{closing}"
 
 
 def from_word(name: str, field: FieldInfo, word: str) -> Any:

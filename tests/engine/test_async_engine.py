@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.calls import (
     BatchFailedError,

@@ -1,6 +1,5 @@
 """What is drawn: greedy, Gumbel noise from a seed, minimum length; on models with known logits."""
 
-import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.outputs import Output
 from tests.engine.test_against_reference import engine_decode, some_prompts
 from tests.reference.random_llada import END_OF_TURN, EOS, MASK, random_llada
@@ -86,7 +85,7 @@ def test_a_seed_gives_the_same_text_and_another_seed_another() -> None:
     params = DecodeParams(initial_length=12, max_new_tokens=24, temperature=1.0, early_stop=False)
 
     def canvases(seed: int, rows: int) -> list[list[int]]:
-        seeded = [dataclasses.replace(params, seed=seed)] * len(prompts)
+        seeded = [params.replaced(seed=seed)] * len(prompts)
         return [o.canvas_token_ids for o in engine_decode(model, prompts, seeded, rows)]
 
     assert canvases(7, rows=1) == canvases(7, rows=4)
@@ -121,6 +120,6 @@ def test_a_minimum_length_concerns_its_own_request_only() -> None:
     logits = [0.0] * 8
     logits[EOS], logits[6] = 5.0, 1.0
     how = DecodeParams(policy="fixed", initial_length=6)
-    both = [how, dataclasses.replace(how, min_new_tokens=3)]
+    both = [how, how.replaced(min_new_tokens=3)]
     free, held = engine_decode(SameEverywhere(logits), [[7], [7]], both)
     assert (free.token_ids, held.token_ids) == ([], [6] * 3)

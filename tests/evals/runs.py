@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 
 
 def line(

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from rho_eos.config import DecodeParams, EngineConfig
+from rho_eos.config import EngineConfig
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
 from rho_eos.evals.answers import Answer, Answers, AnswerSource, GoldAnswers, Job
 from rho_eos.evals.run import Evaluation, Progress, evaluate, make_jobs

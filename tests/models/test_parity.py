@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.batch import pack
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.engine.sequence import Sequence

@@ -8,7 +8,7 @@ import pytest
 from safetensors import safe_open
 
 import rho_eos.tiny
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.llm import LLM
 from rho_eos.tiny.tasks import TASKS
 from tests.conftest import DATA

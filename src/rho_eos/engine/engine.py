@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Protocol
 
+from rho_eos.decoding.edits import EditError
 from rho_eos.decoding.policy import Keeps, Prediction, View
 from rho_eos.engine.errors import EngineError, RequestFailedError
 from rho_eos.engine.request import Detail, Detokenize, Handle, Request, StepEvent
@@ -181,7 +182,8 @@ class Engine:
         logger.error("request %s: %s", row.id, what, exc_info=error)
         if row.handle.done:
             return
-        failure: EngineError = RequestFailedError(f"{what}: {type(error).__name__}: {error}")
+        reason = str(error) if isinstance(error, EditError) else type(error).__name__
+        failure: EngineError = RequestFailedError(f"{what}: {reason}")
         failure.__cause__ = error
         row.finish_reason = FinishReason.ERROR
         row.handle.close(self._retire(row, str(failure)), failure)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rho_eos.bulk import Request, decode_all
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
 from rho_eos.evals.task import Sample, Task
 from rho_eos.llm import LLM

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.evals.report import summarise, summary_table
 from rho_eos.evals.run_folder import Line, read_samples, read_settings
 

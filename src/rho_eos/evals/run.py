@@ -125,7 +125,7 @@ def _choose(task: Task, evaluation: Evaluation) -> list[Sample]:
 
 
 def _reseeded(params: DecodeParams | None, repeat: int) -> DecodeParams | None:
-    return params and dataclasses.replace(params, seed=params.seed + repeat)
+    return params and params.replaced(seed=params.seed + repeat)
 
 
 def _confined(tasks: Sequence[Task], unsafe: bool) -> tuple[list[Task], str | None]:

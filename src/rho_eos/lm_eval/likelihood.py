@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rho_eos.bulk import Request, decode_all
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.sequence import Sequence as Canvas
 from rho_eos.llm import LLM
 

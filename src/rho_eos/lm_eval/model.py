@@ -20,7 +20,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
 from rho_eos.bulk import Request, decode_all
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
 from rho_eos.evals.provenance import model_identity
 from rho_eos.llm import LLM

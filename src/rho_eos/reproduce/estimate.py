@@ -4,7 +4,7 @@ One token a step is exact but for the prompt. For the rest it takes the profile'
 an answer is and how many tokens a forward commits; a canvas that adapts is taken a third larger.
 """
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.reproduce.profiles import Profile
 
 SPARE = 1.33

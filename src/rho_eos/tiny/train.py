@@ -32,7 +32,7 @@ import torch.distributed as dist
 import typer
 from torch.nn.functional import cross_entropy
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
 from rho_eos.llm import LLM
 from rho_eos.tiny.batches import Batch
