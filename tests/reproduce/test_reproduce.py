@@ -143,7 +143,7 @@ def test_interrupted_again_and_again_nothing_is_lost_or_asked_twice(
 def test_interrupted_the_command_says_how_to_go_on(
     command: Command, byte_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rho_eos.evals.answers.EngineAnswers", lambda _: Script(stop_after=3))
+    monkeypatch.setattr("rho_eos.evals.runs.sources.EngineAnswers", lambda _: Script(stop_after=3))
     words = ("reproduce", "main", "-m", byte_checkpoint, "--profile", "small", "--limit", "2")
     stopped = command(*words, "--out", tmp_path / "out")
     assert stopped.code == 130 and "run the same command again to continue" in stopped.err

@@ -10,8 +10,8 @@ from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSee
 from rho_eos.cli.ray_options import RayActors, RayAddress
 
 if TYPE_CHECKING:
-    from rho_eos.evals.run import Progress
-    from rho_eos.evals.run_folder import Line
+    from rho_eos.evals.runs.run import Progress
+    from rho_eos.evals.runs.run_folder import Line
 
 
 def evaluate(
@@ -60,11 +60,11 @@ def evaluate(
 
     from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import EngineConfig
-    from rho_eos.evals.answers import AnswerSource, EngineAnswers, GoldAnswers
-    from rho_eos.evals.report import summary_table, write_summary
-    from rho_eos.evals.run import Evaluation, evaluate, find_data
-    from rho_eos.evals.sweep import params_of, read_sweep
-    from rho_eos.evals.table import show
+    from rho_eos.evals.runs.report import summary_table, write_summary
+    from rho_eos.evals.runs.run import Evaluation, evaluate, find_data
+    from rho_eos.evals.runs.sources import AnswerSource, EngineAnswers, GoldAnswers
+    from rho_eos.evals.runs.sweep import params_of, read_sweep
+    from rho_eos.evals.runs.table import show
     from rho_eos.llm import LLM
 
     if batch_size is not None:

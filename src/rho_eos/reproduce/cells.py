@@ -14,9 +14,9 @@ from typing import Any
 
 from rho_eos.config import EngineConfig
 from rho_eos.evals import find_task
-from rho_eos.evals.provenance import fingerprint, model_identity
-from rho_eos.evals.run import Evaluation
-from rho_eos.evals.run_folder import SAMPLES, Line, read_samples
+from rho_eos.evals.runs.provenance import fingerprint, model_identity
+from rho_eos.evals.runs.run import Evaluation
+from rho_eos.evals.runs.run_folder import SAMPLES, Line, read_samples
 from rho_eos.reproduce.estimate import estimate_positions
 from rho_eos.reproduce.plan import Plan, Row
 from rho_eos.reproduce.profiles import Profile

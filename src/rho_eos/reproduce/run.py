@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from rho_eos.errors import UserError
 from rho_eos.evals import find_task
-from rho_eos.evals.answers import AnswerSource
-from rho_eos.evals.code_task import CodeTask
-from rho_eos.evals.report import write_summary
-from rho_eos.evals.run import Progress, evaluate
-from rho_eos.evals.run_folder import write_json
+from rho_eos.evals.runs.report import write_summary
+from rho_eos.evals.runs.run import Progress, evaluate
+from rho_eos.evals.runs.run_folder import write_json
+from rho_eos.evals.runs.sources import AnswerSource
 from rho_eos.evals.sandbox import probe_backend
+from rho_eos.evals.tasks.code_task import CodeTask
 from rho_eos.reproduce.cells import Cell, Study
 from rho_eos.reproduce.index import ABOUT, about, read_about, write_index
 from rho_eos.reproduce.plan import Plan

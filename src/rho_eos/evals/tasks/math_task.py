@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from rho_eos.evals.answer import math_answer
-from rho_eos.evals.math_verifier import verifier
-from rho_eos.evals.prompt import fill, user_message
-from rho_eos.evals.source import Source
+from rho_eos.evals.graders.extraction import math_answer
+from rho_eos.evals.graders.math_verifier import verifier
 from rho_eos.evals.task import ANSWER_PREFIX, Grade, Sample
+from rho_eos.evals.tasks.prompt import fill, user_message
+from rho_eos.evals.tasks.source import Source
 
 WORD = re.compile(r"[A-Za-z]{2}")
 TEMPLATE = r"""You are a math expert. You will be given a question to solve. Solve it step by step.

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from rho_eos.errors import UserError
-from rho_eos.evals.code_task import CodeTask
-from rho_eos.evals.prompt import fill, user_message
 from rho_eos.evals.task import Grade, Sample
+from rho_eos.evals.tasks.code_task import CodeTask
+from rho_eos.evals.tasks.prompt import fill, user_message
 from rho_eos.tiny.problem import final_number
 
 TEMPLATE = "$prompt"

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from rho_eos.evals.answer import code_answer
-from rho_eos.evals.prompt import user_message
+from rho_eos.evals.graders.extraction import code_answer
 from rho_eos.evals.sandbox import DEFAULT_LIMITS, Backend, Limits, SandboxResult, run_python
-from rho_eos.evals.source import Source
 from rho_eos.evals.task import ANSWER_PREFIX, Grade, Sample
+from rho_eos.evals.tasks.prompt import user_message
+from rho_eos.evals.tasks.source import Source
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from typing import Any
 from rho_eos.config import DecodeParams, EngineConfig, Validated
 from rho_eos.errors import UserError
 from rho_eos.evals import Sample, Task, find_task
-from rho_eos.evals.answers import Answer, AnswerSource, Job
-from rho_eos.evals.code_task import CodeTask
-from rho_eos.evals.provenance import fingerprint, model_identity, session_facts
-from rho_eos.evals.run_folder import Line, RunFolder, open_run
+from rho_eos.evals.runs.provenance import fingerprint, model_identity, session_facts
+from rho_eos.evals.runs.run_folder import Line, RunFolder, open_run
+from rho_eos.evals.runs.sources import Answer, AnswerSource, Job
 from rho_eos.evals.sandbox import probe_backend
+from rho_eos.evals.tasks.code_task import CodeTask
 
 GRADERS = 4
 
