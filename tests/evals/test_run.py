@@ -16,10 +16,10 @@ import pytest
 from rho_eos.config import DecodeParams, EngineConfig
 from rho_eos.embedded import TinyGsm
 from rho_eos.errors import UserError
+from rho_eos.evals import Grade, find_task
 from rho_eos.evals.runs.run import Evaluation, Progress, evaluate, make_jobs
 from rho_eos.evals.runs.run_folder import read_samples
 from rho_eos.evals.runs.sources import Answer, Answers, AnswerSource, GoldAnswers, Job
-from rho_eos.evals.task import Grade, find_task
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command
 from tests.support import has_content, wait_until
