@@ -9,7 +9,7 @@ import typer
 from rho_eos import __version__
 from rho_eos.cli.chat import chat
 from rho_eos.cli.compare import compare
-from rho_eos.cli.eval import evaluate
+from rho_eos.cli.eval import EvalCommand, evaluate
 from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
 from rho_eos.cli.inspect import inspect
@@ -58,7 +58,7 @@ def options(
 app.command(cls=RayCommand)(with_settings(EngineConfig, DecodeParams)(generate))
 for _command in (chat, watch):
     app.command()(with_settings(EngineConfig, DecodeParams)(_command))
-app.command("eval", cls=RayCommand)(with_settings(EngineConfig, DecodeParams)(evaluate))
+app.command("eval", cls=EvalCommand)(with_settings(EngineConfig, DecodeParams)(evaluate))
 app.command()(compare)
 app.command()(inspect)
 app.command()(with_settings(EngineConfig)(reproduce))

@@ -27,4 +27,5 @@ class Checked(BaseModel):
         if problem["type"] == "missing":
             return f"{key} is missing"
         takes = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+        takes = takes.replace("String should have", "text of")
         return f"{key} is {problem['input']!r}, but takes {takes}"

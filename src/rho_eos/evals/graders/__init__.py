@@ -23,11 +23,7 @@ __all__ = [
 ]
 
 GRADERS: dict[str, type[Grader]] = {
-    "exact": Exact,
-    "number": NumberAfter,
-    "regex": Pattern,
-    "math": Mathematics,
-    "python": PythonTests,
+    grader.name: grader for grader in (Exact, NumberAfter, Pattern, Mathematics, PythonTests)
 }
 
 

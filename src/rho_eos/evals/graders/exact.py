@@ -1,9 +1,12 @@
 """The whole text is the answer, less the space around it."""
 
+from typing import ClassVar
+
 from rho_eos.evals.graders.grader import Grader
 
 
 class Exact(Grader):
+    name: ClassVar[str] = "exact"
     ignore_case: bool = False
 
     def extract(self, text: str) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Self
 
+from rho_eos.errors import UserError
 from rho_eos.evals.checked import Checked
 from rho_eos.evals.sandbox import Backend
 from rho_eos.evals.task import Grade
@@ -15,6 +16,7 @@ NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 class Grader(Checked):
     """Its fields are its options. Graders may be used from several threads at once."""
 
+    name: ClassVar[str]  # in task files
     runs_code: ClassVar[bool] = False
 
     @property
@@ -35,6 +37,8 @@ class Grader(Checked):
 
     def check(self, reference: str, _fields: Mapping[str, str]) -> None:
         """`UserError` if no answer could be judged by this; asked before any model is."""
+        if not reference.strip():
+            raise UserError("the reference is empty")
         self.expected(reference)
 
     def gold(self, reference: str) -> str:

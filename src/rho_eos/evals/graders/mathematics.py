@@ -1,6 +1,7 @@
 r"""A number or formula in `<answer>` tags, in a `\boxed{}` or after `####`, by `math-verify`."""
 
 import re
+from typing import ClassVar
 
 from rho_eos.evals.graders.extraction import math_answer
 from rho_eos.evals.graders.grader import Grader
@@ -10,6 +11,8 @@ WORD = re.compile(r"[A-Za-z]{2}")
 
 
 class Mathematics(Grader):
+    name: ClassVar[str] = "math"
+
     @property
     def absent(self) -> str:
         return "no complete answer in the text"

@@ -2,7 +2,7 @@
 
 import re
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ NUMBER = re.compile(r"\s*[$€£]?([-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+))(?!\.?[\w/^
 
 
 class NumberAfter(Grader):
+    name: ClassVar[str] = "number"
     marker: Annotated[str, Field(min_length=1)] = "####"
 
     @property

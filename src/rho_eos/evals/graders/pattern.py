@@ -1,6 +1,7 @@
 """The last match of a regular expression, or of its group, compared as text."""
 
 import re
+from typing import ClassVar
 
 from pydantic import field_validator
 
@@ -8,6 +9,7 @@ from rho_eos.evals.graders.grader import Grader
 
 
 class Pattern(Grader):
+    name: ClassVar[str] = "regex"
     pattern: str
     ignore_case: bool = False
 

@@ -20,6 +20,7 @@ class PythonTests(Grader):
     whole_text: bool = False  # the text is the code; else it is in a fence or in answer tags
     _backend: Backend | None = PrivateAttr(None)  # no option: a file must not switch it off
 
+    name: ClassVar[str] = "python"
     runs_code: ClassVar[bool] = True
 
     def extract(self, text: str) -> str | None:

@@ -21,8 +21,9 @@ from typing import Any
 
 from rho_eos.config import DecodeParams, EngineConfig, Validated
 from rho_eos.errors import UserError
-from rho_eos.evals import Sample, Task, find_task
-from rho_eos.evals.runs.provenance import fingerprint, model_identity, session_facts
+from rho_eos.evals import Sample, Task, find_task, task_names
+from rho_eos.evals.fingerprint import fingerprint
+from rho_eos.evals.runs.provenance import model_identity, session_facts
 from rho_eos.evals.runs.run_folder import Line, RunFolder, open_run
 from rho_eos.evals.runs.sources import Answer, AnswerSource, Job
 from rho_eos.evals.sandbox import probe_backend
@@ -51,6 +52,8 @@ class Evaluation(Validated):
             raise UserError(f"tasks is {', '.join(names)}, but takes each task once")
         for name in (*self.tasks, *self.data):
             find_task(name)
+        for name in {task.name for task in self.file_tasks} & set(task_names()):
+            raise UserError(f"{name} is a registered task: give that of the file another name")
         self._check_integer("limit", 1, optional=True)
         self._check_integer("repeats", 1)
         self._check_integer("shuffle_seed", 0, optional=True)
