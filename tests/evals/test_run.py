@@ -281,6 +281,7 @@ def test_a_sweep_gives_a_folder_per_policy_and_one_table(
     ("words", "message"),
     [
         (["--tasks", "gsm9k"], "unknown task 'gsm9k', expected one of gsm8k"),
+        ([], "tasks is (), but takes the name of at least one task, unless there is a task file"),
         (["--tasks", ","], "tasks is (), but takes the name of at least one task"),
         (["--tasks", "tiny-gsm,tiny-gsm"], "but takes each task once"),
         (["--tasks", "tiny-gsm", "--limit", "0"], "limit is 0, but takes an integer"),
