@@ -108,6 +108,8 @@ class Study:
             "params": dataclasses.asdict(evaluation.params),
             "samples": (evaluation.limit, evaluation.repeats, evaluation.shuffle_seed),
         }
+        identity = find_task(evaluation.tasks[0]).identity()
+        content |= {"identity": identity} if identity else {}
         text = json.dumps(content, sort_keys=True)
         return blake2b(text.encode(), digest_size=6).hexdigest()
 

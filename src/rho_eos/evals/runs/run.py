@@ -135,7 +135,7 @@ def _choose(task: Task, evaluation: Evaluation) -> list[Sample]:
     path = evaluation.data.get(task.name)
     if evaluation.shuffle_seed is None:
         return task.load(path, evaluation.limit)[: evaluation.limit]
-    samples = task.load(path)
+    samples = list(task.load(path))  # a copy: it is the task's own
     random.Random(f"{task.name}/{evaluation.shuffle_seed}").shuffle(samples)
     return samples[: evaluation.limit]
 

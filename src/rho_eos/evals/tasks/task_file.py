@@ -1,9 +1,11 @@
 """A task described in a YAML file: data, a prompt, and a grader by name; no code.
 
-data: words.jsonl              JSON Lines, CSV or Parquet, beside the file
-prompt: "Spell $word backwards."
-reference: answer              the field that holds the right answer
-grader: exact                  or with options: {name: number, marker: "Answer:"}
+    data: words.jsonl                  # JSON Lines, CSV or Parquet, beside the file
+    prompt: Spell $word backwards.
+    reference: answer                  # the field that holds the right answer
+    grader: exact                      # or with options: {name: number, marker: "Answer:"}
+
+All rows are checked when they are loaded, so that a mistake is found before a model is.
 """
 
 import json
