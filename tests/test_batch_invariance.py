@@ -20,7 +20,9 @@ PARAMS = {
     ],
     "mixed policies": [
         DecodeParams(policy=policy, initial_length=48, max_new_tokens=96)
-        for _, policy in zip(PROMPTS, ["rho-eos", "fixed", "daedal", "released"] * len(PROMPTS), strict=False)
+        for _, policy in zip(
+            PROMPTS, ["rho-eos", "fixed", "daedal", "released"] * len(PROMPTS), strict=False
+        )
     ],
 }
 

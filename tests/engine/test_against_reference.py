@@ -185,9 +185,7 @@ def test_guidance_masks_the_prompt_and_only_the_prompt() -> None:
 
         theirs = reference_decode(guided, [prompt] * 2, [rule_of(p) for p in params], IDS)
         ours = engine_decode(model, [prompt] * 2, params)
-        unguided = engine_decode(
-            model, [prompt] * 2, [p.replaced(cfg_scale=0.0) for p in params]
-        )
+        unguided = engine_decode(model, [prompt] * 2, [p.replaced(cfg_scale=0.0) for p in params])
         for output, row, without in zip(ours, theirs, unguided, strict=True):
             assert output.canvas_token_ids == row.canvas
             assert output.usage.positions_evaluated == 2 * row.positions_evaluated

@@ -9,9 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.engine.runner import ModelRunner
 from rho_eos.engine.request import Handle, Request
 from rho_eos.engine.row import Row
+from rho_eos.engine.runner import ModelRunner
 from tests.engine.test_sampling import SameEverywhere
 from tests.reference.bridge import SPECIAL
 

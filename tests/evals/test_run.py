@@ -15,12 +15,12 @@ import pytest
 
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.embedded import TinyGsm
 from rho_eos.errors import UserError
-from rho_eos.evals.answers import Answer, Answers, AnswerSource, GoldAnswers, Job
-from rho_eos.evals.run import Evaluation, Progress, evaluate, make_jobs
-from rho_eos.evals.run_folder import read_samples
-from rho_eos.evals.task import Grade, find_task
-from rho_eos.evals.tiny_tasks import TinyGsm
+from rho_eos.evals import Grade, find_task
+from rho_eos.evals.runs.run import Evaluation, Progress, evaluate, make_jobs
+from rho_eos.evals.runs.run_folder import read_samples
+from rho_eos.evals.runs.sources import Answer, Answers, AnswerSource, GoldAnswers, Job
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command
 from tests.support import has_content, wait_until
@@ -282,6 +282,7 @@ def test_a_sweep_gives_a_folder_per_policy_and_one_table(
     ("words", "message"),
     [
         (["--tasks", "gsm9k"], "unknown task 'gsm9k', expected one of gsm8k"),
+        ([], "tasks is (), but takes the name of at least one task, unless there is a task file"),
         (["--tasks", ","], "tasks is (), but takes the name of at least one task"),
         (["--tasks", "tiny-gsm,tiny-gsm"], "but takes each task once"),
         (["--tasks", "tiny-gsm", "--limit", "0"], "limit is 0, but takes an integer"),

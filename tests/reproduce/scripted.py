@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rho_eos.evals.answers import Answer, Answers, Job
+from rho_eos.evals.runs.sources import Answer, Answers, Job
 
 
 class Script:

@@ -10,7 +10,7 @@ import typer
 from rho_eos import __version__
 from rho_eos.cli.chat import chat
 from rho_eos.cli.compare import compare
-from rho_eos.cli.eval import evaluate
+from rho_eos.cli.eval import EvalCommand, evaluate
 from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
 from rho_eos.cli.inspect import inspect
@@ -64,7 +64,7 @@ def make_app() -> typer.Typer:
     app.command(cls=RayCommand)(with_settings(EngineConfig, DecodeParams)(generate))
     for command in (chat, watch):
         app.command()(with_settings(EngineConfig, DecodeParams)(command))
-    app.command("eval", cls=RayCommand)(with_settings(EngineConfig, DecodeParams)(evaluate))
+    app.command("eval", cls=EvalCommand)(with_settings(EngineConfig, DecodeParams)(evaluate))
     app.command()(compare)
     app.command()(inspect)
     app.command()(with_settings(EngineConfig)(reproduce))

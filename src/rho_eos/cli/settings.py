@@ -64,9 +64,7 @@ def _options(cls: type[Settings]) -> list[inspect.Parameter]:
     return options
 
 
-def _option(
-    name: str, field: FieldInfo, panel: str, help: str | None = None
-) -> inspect.Parameter:
+def _option(name: str, field: FieldInfo, panel: str, help: str | None = None) -> inspect.Parameter:
     kind = kinds(field.annotation)[0]
     flag = "--" + name.replace("_", "-")
     names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from rho_eos.decoding.registry import find_policy
 from rho_eos.engine.request import StepEvent
 from rho_eos.outputs import Output, StepRecord
-from rho_eos.decoding.registry import find_policy
 from rho_eos.trace import Cell, Replay
 
 GAUGE = 40

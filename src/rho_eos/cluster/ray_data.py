@@ -31,7 +31,7 @@ from rho_eos.bulk import Request
 from rho_eos.config import EngineConfig
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.errors import UserError
-from rho_eos.evals.answers import Answers, Job, answer_of, request_of
+from rho_eos.evals.runs.sources import Answers, Job, answer_of, request_of
 from rho_eos.models.loading import choose_device, choose_dtype, open_checkpoint
 from rho_eos.outputs import Output
 from rho_eos.preparation import Preparer

@@ -16,7 +16,7 @@ Several threads may share an engine: each steps it while it waits for its own ha
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
 from rho_eos.decoding.edits import EditError

@@ -14,9 +14,10 @@ from typing import Any
 
 from rho_eos.config import EngineConfig
 from rho_eos.evals import find_task
-from rho_eos.evals.provenance import fingerprint, model_identity
-from rho_eos.evals.run import Evaluation
-from rho_eos.evals.run_folder import SAMPLES, Line, read_samples
+from rho_eos.evals.fingerprint import fingerprint
+from rho_eos.evals.runs.provenance import model_identity
+from rho_eos.evals.runs.run import Evaluation
+from rho_eos.evals.runs.run_folder import SAMPLES, Line, read_samples
 from rho_eos.reproduce.estimate import estimate_positions
 from rho_eos.reproduce.plan import Plan, Row
 from rho_eos.reproduce.profiles import Profile
@@ -107,6 +108,8 @@ class Study:
             "params": dataclasses.asdict(evaluation.params),
             "samples": (evaluation.limit, evaluation.repeats, evaluation.shuffle_seed),
         }
+        identity = find_task(evaluation.tasks[0]).identity()
+        content |= {"identity": identity} if identity else {}
         text = json.dumps(content, sort_keys=True)
         return blake2b(text.encode(), digest_size=6).hexdigest()
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from rho_eos.config import EXPANSIONS, DecodeParams
 from rho_eos.decoding.expansion import expansion_factor
-from rho_eos.evals.report import summarise
-from rho_eos.evals.run_folder import Line
+from rho_eos.evals.runs.report import summarise
+from rho_eos.evals.runs.run_folder import Line
 from rho_eos.reproduce import style
 from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.curves import Curve, over_progress, over_steps

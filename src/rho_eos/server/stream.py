@@ -13,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from rho_eos.engine.calls import EngineError, Update
 from rho_eos.outputs import Output, StepRecord
-from rho_eos.server.answers import Shape, chunk, usage, usage_chunk
 from rho_eos.server.errors import as_api_error
+from rho_eos.server.responses import Shape, chunk, usage, usage_chunk
 from rho_eos.server.service import Generation
 from rho_eos.streaming import TextDelta
 

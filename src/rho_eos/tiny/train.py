@@ -151,7 +151,11 @@ class Trainer:
             self.average[name].lerp_(parameter.detach(), 1 - keep)
 
     def solved(self) -> dict[str, float]:
-        """Share of validation problems per task that the averaged model solves, by the engine."""
+        """Share of validation problems per task that the averaged model answers as trained.
+
+        Word for word: that is stricter than the benchmarks, where a program is run, and needs
+        neither a grader nor a sandbox while training.
+        """
         self.export()
         llm = LLM(str(self.out), device="cpu")
         params = DecodeParams(policy="fixed", initial_length=self.size.validation_length)
@@ -162,7 +166,10 @@ class Trainer:
                 for number in range(self.size.validation)
             ]
             outputs = llm.generate([problem.prompt for problem in problems], params)
-            right = [task.grade(p, o.text) for p, o in zip(problems, outputs, strict=True)]
+            right = [
+                output.text.rstrip() == problem.answer
+                for problem, output in zip(problems, outputs, strict=True)
+            ]
             shares[name] = sum(right) / len(right)
         return shares
 

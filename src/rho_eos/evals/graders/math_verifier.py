@@ -57,7 +57,7 @@ class MathVerifier:
                 "grading mathematics needs the package math-verify (pip install rho-eos[eval])"
             )
         self._process = process = subprocess.Popen(
-            [sys.executable, "-m", "rho_eos.evals.math_worker"],
+            [sys.executable, "-m", "rho_eos.evals.graders.math_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -65,7 +65,9 @@ class MathVerifier:
         )
         if self._read_line(process, PATIENCE_SECONDS) != "ready":
             self._stop()
-            raise UserError("math-verify does not start: try `python -m rho_eos.evals.math_worker`")
+            raise UserError(
+                "math-verify does not start: try `python -m rho_eos.evals.graders.math_worker`"
+            )
         return process
 
     def _read_line(self, process: subprocess.Popen[bytes], seconds: float) -> str | None:

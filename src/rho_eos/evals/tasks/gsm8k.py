@@ -2,10 +2,10 @@
 
 import re
 
-from rho_eos.evals.answer import after_hashes
-from rho_eos.evals.math_task import MathTask
-from rho_eos.evals.source import Source
+from rho_eos.evals.graders.extraction import after_hashes
 from rho_eos.evals.task import Sample
+from rho_eos.evals.tasks.math_task import MathTask
+from rho_eos.evals.tasks.source import Source
 
 CALCULATION = re.compile(r"<<[^>]*>>")  # the data set's notes for a calculator, such as <<2+3=5>>
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rho_eos.evals.run_folder import Line, read_samples, write_json
-from rho_eos.evals.stats import Estimate, mean_of, ratio_of_means
-from rho_eos.evals.table import Table
+from rho_eos.evals.runs.run_folder import Line, read_samples, write_json
+from rho_eos.evals.runs.stats import Estimate, mean_of, ratio_of_means
+from rho_eos.evals.runs.table import Table
 
 #: Field of a line, heading, decimals.
 COSTS = (

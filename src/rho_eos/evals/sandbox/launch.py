@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rho_eos.evals.sandbox_isolate import INNER_ID, WORK_FOLDER
+from rho_eos.evals.sandbox.isolate import INNER_ID, WORK_FOLDER
 
-CHILD = Path(__file__).with_name("sandbox_child.py")
-ISOLATE = Path(__file__).with_name("sandbox_isolate.py")
+CHILD = Path(__file__).with_name("child.py")
+ISOLATE = Path(__file__).with_name("isolate.py")
 SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/nix/store", "/etc/ld.so.cache")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from rho_eos.evals.code_task import CodeTask
-from rho_eos.evals.prompt import fill
-from rho_eos.evals.source import Source
 from rho_eos.evals.task import Sample
+from rho_eos.evals.tasks.code_task import CodeTask
+from rho_eos.evals.tasks.prompt import fill
+from rho_eos.evals.tasks.source import Source
 
 TEMPLATE = """$text Your code should pass these tests:
 

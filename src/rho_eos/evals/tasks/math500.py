@@ -1,9 +1,9 @@
 """MATH500: competition problems whose answers are numbers, formulas, sets or words, in LaTeX."""
 
-from rho_eos.evals.answer import unboxed
-from rho_eos.evals.math_task import MathTask
-from rho_eos.evals.source import Source
+from rho_eos.evals.graders.extraction import unboxed
 from rho_eos.evals.task import Sample
+from rho_eos.evals.tasks.math_task import MathTask
+from rho_eos.evals.tasks.source import Source
 
 
 class Math500(MathTask):

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rho_eos.errors import UserError
-from rho_eos.evals.report import per_sample, summarise, summary_table
-from rho_eos.evals.run_folder import SETTINGS, Line, read_samples
-from rho_eos.evals.stats import (
+from rho_eos.evals.runs.report import per_sample, summarise, summary_table
+from rho_eos.evals.runs.run_folder import SETTINGS, Line, read_samples
+from rho_eos.evals.runs.stats import (
     mean_interval,
     mean_of,
     ratio_interval,
     ratio_of_means,
     sign_test,
 )
-from rho_eos.evals.table import Table
+from rho_eos.evals.runs.table import Table
 
 COSTS = (("nfe", "NFE"), ("positions_evaluated", "positions"), ("n_token", "N_token"))
 COLUMNS = ("run", "against", "task", "metric", "n", "change", "95%", "better", "worse", "p")

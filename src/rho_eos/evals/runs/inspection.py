@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.evals.report import summarise, summary_table
-from rho_eos.evals.run_folder import Line, read_samples, read_settings
+from rho_eos.evals.runs.report import summarise, summary_table
+from rho_eos.evals.runs.run_folder import Line, read_samples, read_settings
 
 STATIC = Path(__file__).parent / "static"
 

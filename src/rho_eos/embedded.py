@@ -1,49 +1,40 @@
-"""The embedded model's tasks as benchmarks: held-out problems, asked the way it was trained.
+"""The embedded model's problems as benchmarks: `tiny` makes them, `evals` grades them, neither
+knows the other, and this module joins them the way a package from outside would.
 
 The problems are made, not loaded: the same seeds give the same problems on every machine. There is
 no protocol around them: the prompt is the problem, nothing is pre-filled, the whole text is the
 answer.
 """
 
-from abc import ABC
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from rho_eos.errors import UserError
-from rho_eos.evals.code_task import CodeTask
-from rho_eos.evals.prompt import fill, user_message
-from rho_eos.evals.task import Grade, Sample
-from rho_eos.tiny.problem import final_number
+from rho_eos.evals import Grade, Sample, Task
+from rho_eos.evals.graders import NumberAfter
+from rho_eos.evals.tasks.code_task import CodeTask
+from rho_eos.evals.tasks.prompt import fill
+from rho_eos.tiny.problem import Problem
+from rho_eos.tiny.tasks import held_out
 
 TEMPLATE = "$prompt"
 TEST_SIZE = 500  # the generators never end; this many problems are "all of them"
 
 
 @dataclass(frozen=True)
-class TinyNumbers(ABC):
+class TinyNumbers(Task):
     """Problems whose answer is the number after `####`."""
 
     template: str = TEMPLATE
-    answer_prefix: str = ""
-
-    name: ClassVar[str]
 
     def load(self, path: Path | None = None, limit: int | None = None) -> list[Sample]:
         return held_out_samples(self.name, path, limit)
 
-    def messages(self, sample: Sample) -> list[dict[str, str]]:
-        return user_message(fill(self.template, prompt=sample.data["prompt"]))
-
-    def extract(self, text: str) -> str | None:
-        return final_number(text) or None
+    def prompt(self, sample: Sample) -> str:
+        return fill(self.template, prompt=sample.data["prompt"])
 
     def grade(self, sample: Sample, text: str) -> Grade:
-        number, right = self.extract(text), self.extract(self.gold(sample))
-        if number is None:
-            return Grade(correct=False, extracted=None, detail="no number after ####")
-        correct = number == right
-        return Grade(correct, number, f"{number} {'=' if correct else '≠'} {right}")
+        return NumberAfter().grade(text, self.gold(sample))
 
     def gold(self, sample: Sample) -> str:
         return str(sample.data["answer"])
@@ -63,6 +54,7 @@ class TinyPrograms(CodeTask):
 
     template: str = TEMPLATE
     answer_prefix: str = ""
+    reads_file = False
 
     def load(self, path: Path | None = None, limit: int | None = None) -> list[Sample]:
         return held_out_samples(self.name, path, limit)
@@ -103,14 +95,17 @@ class TinyHumanEval(TinyPrograms):
     name = "tiny-humaneval"
 
 
-def held_out_samples(task: str, path: Path | None, limit: int | None) -> list[Sample]:
-    from rho_eos.tiny.tasks import held_out  # its graders use this package's sandbox
+TASKS = (TinyGsm(), TinyMath(), TinyMbpp(), TinyHumanEval())
 
+
+def held_out_samples(task: str, path: Path | None, limit: int | None) -> list[Sample]:
     if path is not None:
         raise UserError(f"{task} makes its own problems and reads no file, but got {path}")
     if limit is not None and limit < 1:
         raise UserError(f"limit must be at least 1, got {limit}")
-    return [
-        Sample(problem.id, {"prompt": problem.prompt, "answer": problem.answer, **problem.meta})
-        for problem in held_out(task, TEST_SIZE if limit is None else limit)
-    ]
+    return [sample_of(problem) for problem in held_out(task, limit or TEST_SIZE)]
+
+
+def sample_of(problem: Problem) -> Sample:
+    data = {"prompt": problem.prompt, "answer": problem.answer, **problem.meta}
+    return Sample(problem.id, data)

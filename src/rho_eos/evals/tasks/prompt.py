@@ -5,7 +5,7 @@ from string import Template
 from rho_eos.errors import UserError
 
 
-def fill(template: str, **fields: str) -> str:
+def fill(template: str, /, **fields: str) -> str:
     try:
         return Template(template).substitute(fields)
     except KeyError as error:
@@ -13,8 +13,3 @@ def fill(template: str, **fields: str) -> str:
         raise UserError(f"the template asks for ${error.args[0]}, expected {known}") from None
     except ValueError as error:
         raise UserError(f"the template is not valid: {error}") from None
-
-
-def user_message(content: str) -> list[dict[str, str]]:
-    """A chat of one turn: the published protocol has no system prompt."""
-    return [{"role": "user", "content": content}]

@@ -2,21 +2,17 @@
 
 import os
 import platform
-from collections.abc import Iterable
 from datetime import UTC, datetime
-from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from rho_eos.config import EngineConfig
-from rho_eos.errors import UserError
+from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.models.loading import choose_device, choose_dtype, open_checkpoint
 
 PACKAGES = ("rho-eos", "torch", "transformers", "tokenizers", "numpy", "math-verify")
-PIECES, PIECE_BYTES = 256, 4096
 
 
 def model_identity(config: EngineConfig) -> dict[str, Any]:
@@ -35,28 +31,6 @@ def model_identity(config: EngineConfig) -> dict[str, Any]:
             checkpoint.special.end_of_turn,
         ],
     }
-
-
-def fingerprint(files: Iterable[Path]) -> str:
-    """A hash of sizes and evenly spread pieces: other weights differ everywhere, not in one bit.
-
-    Small files are read whole, and tens of gigabytes take no longer than a megabyte.
-    """
-    digest = blake2b(digest_size=16)
-    for file in files:
-        try:
-            size = file.stat().st_size
-            digest.update(f"{file.name} {size}\n".encode())
-            with file.open("rb") as content:
-                if size <= PIECES * PIECE_BYTES:
-                    digest.update(content.read())
-                    continue
-                for piece in range(PIECES):
-                    content.seek((size - PIECE_BYTES) * piece // (PIECES - 1))
-                    digest.update(content.read(PIECE_BYTES))
-        except OSError as error:
-            raise UserError(f"cannot read {file}: {error.strerror or error}") from error
-    return digest.hexdigest()
 
 
 def session_facts(config: EngineConfig | None, sandbox: str | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What runs inside the sandbox: a supervisor, and the worker it forks to run the untrusted code.
 
-Started as a script by `sandbox.py`, with a control socket as its only argument; standard library
+Started as a script by `run.py`, with a control socket as its only argument; standard library
 only.
 
 The supervisor is the first process of the sandbox: when it ends, the kernel ends every process in
@@ -30,9 +30,9 @@ TYPE_CHECKING = False  # importing `typing` would take longer than all that this
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from rho_eos.evals import sandbox_isolate as isolate
+    from rho_eos.evals.sandbox import isolate
 else:
-    import sandbox_isolate as isolate  # a neighbour: this file runs as a script
+    import isolate  # a neighbour: this file runs as a script
 
     del sys.path[0]
 

@@ -1,7 +1,5 @@
-"""Where samples come from: a local JSON Lines file, plain or gzipped, or a dataset of the Hub."""
+"""Where samples come from: a local file, or a dataset of the Hub."""
 
-import gzip
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -10,20 +8,22 @@ from typing import Any
 
 from rho_eos.errors import UserError
 from rho_eos.evals.task import Sample
+from rho_eos.evals.tasks.files import file_rows
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The published form of a benchmark: its fields, the ids of its items, its place on the Hub."""
+    """The form of a benchmark's data: its fields, the ids of its items, its place on the Hub."""
 
     fields: Mapping[str, type | tuple[type, ...]]
     sample_id: Callable[[int, Row], str]
-    hub_name: str
+    hub_name: str = ""  # none: it is in files only
     hub_config: str | None = None
     hub_split: str = "test"
     belongs: Callable[[Row], bool] | None = None  # to the split; None: the file is the split
+    check: Callable[[Row], None] | None = None  # raises `UserError`, to which the place is added
 
     def load(self, path: Path | None, limit: int | None) -> list[Sample]:
         if limit is not None and limit < 1:
@@ -40,6 +40,7 @@ class Source:
             self._check(where, row)
             if self.belongs is not None and not self.belongs(row):
                 continue
+            self._check_more(where, row)
             sample = Sample(self.sample_id(index, row), row)
             if sample.id in seen:
                 raise UserError(f"{where}: {sample.id} occurs twice, first at {seen[sample.id]}")
@@ -57,6 +58,13 @@ class Source:
                 got = type(row[field]).__name__
                 raise UserError(f"{where}: the field {field!r} has the wrong type, {got}")
 
+    def _check_more(self, where: str, row: Row) -> None:
+        if self.check is not None:
+            try:
+                self.check(row)
+            except UserError as error:
+                raise UserError(f"{where}: {error}") from None
+
     def _hub_rows(self) -> Iterator[tuple[str, Any]]:
         try:
             from datasets import load_dataset
@@ -71,22 +79,3 @@ class Source:
             raise UserError(f"cannot load {self.hub_name} from the Hub: {error}") from error
         for index, row in enumerate(dataset):
             yield f"{self.hub_name}[{index}]", row
-
-
-def file_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Each line's place, as file:line, and its content."""
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield f"{path}:{number}", parse(line, f"{path}:{number}")
-    except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {path}: {reason}") from error
-
-
-def parse(line: bytes, where: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise UserError(f"{where}: not JSON: {error}") from error

@@ -3,10 +3,10 @@
 import re
 from dataclasses import dataclass
 
-from rho_eos.evals.code_task import CodeTask
-from rho_eos.evals.prompt import fill
-from rho_eos.evals.source import Source
 from rho_eos.evals.task import Sample
+from rho_eos.evals.tasks.code_task import CodeTask
+from rho_eos.evals.tasks.prompt import fill
+from rho_eos.evals.tasks.source import Source
 
 TEMPLATE = """Write a solution to the following problem and make sure that it passes the tests:
 $prompt

@@ -21,11 +21,11 @@ from typing import Any
 
 from rho_eos.config import DecodeParams, EngineConfig, Validated
 from rho_eos.errors import UserError
-from rho_eos.evals import Sample, Task, find_task
-from rho_eos.evals.answers import Answer, AnswerSource, Job
-from rho_eos.evals.code_task import CodeTask
-from rho_eos.evals.provenance import fingerprint, model_identity, session_facts
-from rho_eos.evals.run_folder import Line, RunFolder, open_run
+from rho_eos.evals import Sample, Task, find_task, task_names
+from rho_eos.evals.fingerprint import fingerprint
+from rho_eos.evals.runs.provenance import model_identity, session_facts
+from rho_eos.evals.runs.run_folder import Line, RunFolder, open_run
+from rho_eos.evals.runs.sources import Answer, AnswerSource, Job
 from rho_eos.evals.sandbox import probe_backend
 
 GRADERS = 4
@@ -35,22 +35,31 @@ GRADERS = 4
 class Evaluation(Validated):
     """What is asked, of whom, how often. All of it decides the results."""
 
-    tasks: tuple[str, ...]
+    tasks: tuple[str, ...]  # by their registered names
     engine: EngineConfig | None  # None: the reference answers are graded, no model is asked
     params: DecodeParams | None
+    file_tasks: tuple[Task, ...] = ()  # beside them, those that no registry knows
     limit: int | None = None
     repeats: int = 1
     shuffle_seed: int | None = None
     data: Mapping[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._check("tasks", bool(self.tasks), "the name of at least one task")
-        self._check("tasks", len(set(self.tasks)) == len(self.tasks), "each task once")
-        for task in (*self.tasks, *self.data):
-            find_task(task)
+        some = bool(self.tasks or self.file_tasks)
+        self._check("tasks", some, "the name of at least one task, unless there is a task file")
+        names = [*self.tasks, *(task.name for task in self.file_tasks)]
+        if len(set(names)) < len(names):
+            raise UserError(f"tasks is {', '.join(names)}, but takes each task once")
+        for name in (*self.tasks, *self.data):
+            find_task(name)
+        for name in {task.name for task in self.file_tasks} & set(task_names()):
+            raise UserError(f"{name} is a registered task: give that of the file another name")
         self._check_integer("limit", 1, optional=True)
         self._check_integer("repeats", 1)
         self._check_integer("shuffle_seed", 0, optional=True)
+
+    def all_tasks(self) -> list[Task]:
+        return [*(find_task(name) for name in self.tasks), *self.file_tasks]
 
     def settings(self) -> dict[str, Any]:
         """For `run.json`, and for the check that a folder continues the same run."""
@@ -58,7 +67,12 @@ class Evaluation(Validated):
         policy = {"policy": "gold"} if self.params is None else dataclasses.asdict(self.params)
         return {
             "model": model,
-            "tasks": list(self.tasks),
+            "tasks": [task.name for task in self.all_tasks()],
+            "task_identity": {
+                f"{task.name} {key}": value
+                for task in self.all_tasks()
+                for key, value in task.identity().items()
+            },
             "params": policy,
             "limit": self.limit,
             "repeats": self.repeats,
@@ -87,9 +101,11 @@ def evaluate(
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> list[Line]:
     """The lines of the finished run. `open_source` is called only if something is left to ask."""
-    with open_run(folder, evaluation.settings()) as run:
-        tasks, sandbox = _confined([find_task(name) for name in evaluation.tasks], unsafe_code)
-        jobs = {task.name: make_jobs(task, evaluation) for task in tasks}
+    settings = evaluation.settings()
+    tasks, sandbox = _confined(evaluation.all_tasks(), unsafe_code)
+    jobs = {task.name: make_jobs(task, evaluation) for task in tasks}
+    _check_ids(jobs)
+    with open_run(folder, settings) as run:
         if all(job.id in run.ids for of_task in jobs.values() for job in of_task):
             return run.lines
         source = open_source()
@@ -118,10 +134,22 @@ def _choose(task: Task, evaluation: Evaluation) -> list[Sample]:
     """The first samples, or with a shuffle seed a random choice, the same for every run."""
     path = evaluation.data.get(task.name)
     if evaluation.shuffle_seed is None:
-        return task.load(path, evaluation.limit)
-    samples = task.load(path)
+        return task.load(path, evaluation.limit)[: evaluation.limit]
+    samples = list(task.load(path))  # a copy: it is the task's own
     random.Random(f"{task.name}/{evaluation.shuffle_seed}").shuffle(samples)
     return samples[: evaluation.limit]
+
+
+def _check_ids(jobs: Mapping[str, Sequence[Job]]) -> None:
+    """Two samples of one id would count as one, whichever was answered last."""
+    seen: dict[str, str] = {}
+    for name, of_task in jobs.items():
+        if not of_task:
+            raise UserError(f"the task {name} has no samples")
+        for job in of_task:
+            if job.id in seen:
+                raise UserError(f"the id {job.id} occurs in {seen[job.id]} and again in {name}")
+            seen[job.id] = name
 
 
 def _reseeded(params: DecodeParams | None, repeat: int) -> DecodeParams | None:
@@ -130,14 +158,10 @@ def _reseeded(params: DecodeParams | None, repeat: int) -> DecodeParams | None:
 
 def _confined(tasks: Sequence[Task], unsafe: bool) -> tuple[list[Task], str | None]:
     """The tasks with the sandbox they will use, if any runs code; found before a model is."""
-    if not any(isinstance(task, CodeTask) for task in tasks):
+    if not any(task.runs_code for task in tasks):
         return list(tasks), None
     backend = probe_backend(unsafe)
-    confined: list[Task] = [
-        dataclasses.replace(task, backend=backend) if isinstance(task, CodeTask) else task
-        for task in tasks
-    ]
-    return confined, backend.value
+    return [task.confined(backend) for task in tasks], backend.value
 
 
 class _TaskRun:
@@ -223,9 +247,11 @@ def find_data(tasks: Sequence[str], given: Sequence[str]) -> dict[str, Path]:
     for text in given:
         name, sign, path = text.partition("=")
         if sign and name in tasks:
+            if not find_task(name).reads_file:
+                raise UserError(f"{name} reads no file, but --data gives it {path}")
             found[name] = Path(path)
             continue
-        readers = [task for task in tasks if not task.startswith("tiny-")]
+        readers = [task for task in tasks if find_task(task).reads_file]
         if len(readers) != 1:
             raise UserError(
                 f"--data is {text!r}, but takes TASK=PATH unless exactly one task reads a file"

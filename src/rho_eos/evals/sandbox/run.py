@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
-from rho_eos.evals.sandbox_launch import Backend, Setup, command, confinement, environment
+from rho_eos.evals.sandbox.launch import Backend, Setup, command, confinement, environment
 
 GRACE_SECONDS = 5.0  # for the sandbox to take itself down before it is killed from outside
 
