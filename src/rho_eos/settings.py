@@ -43,7 +43,7 @@ class Settings(BaseModel):
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        return cls(**mapping)
+        return cls(**{str(name): value for name, value in mapping.items()})
 
     def replaced(self, **changes: Any) -> Self:
         """The same with some values changed, and checked again."""
@@ -53,19 +53,22 @@ class Settings(BaseModel):
     def _sentence(cls, error: ValidationError) -> str:
         """The first thing that is wrong, in words."""
         first = error.errors()[0]
-        if first["type"] == "value_error":  # a check of ours that looks at several fields
+        if not first["loc"]:  # a check of ours that looks at several fields
             return str(first["ctx"]["error"])
         name = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             return cls._unknown(name)
-        value = getattr(error, "_input", None) if first["type"] == "missing" else first["input"]
-        if len(first["loc"]) > 1:  # one item of a list is at fault: say what the list takes
-            return f"{name} holds {value!r}, but takes {takes(cls.model_fields[name])}"
-        return f"{name} is {value!r}, but takes {takes(cls.model_fields[name])}"
+        if first["type"] == "missing":
+            return f"{name} is missing"
+        # One item of a list may be at fault: then say what the list takes.
+        verb = "holds" if len(first["loc"]) > 1 else "is"
+        ours = first["type"] == "value_error"  # a check of ours says itself what it takes
+        what = first["ctx"]["error"] if ours else takes(cls.model_fields[name])
+        return f"{name} {verb} {first['input']!r}, but takes {what}"
 
     @classmethod
     def _unknown(cls, name: str) -> str:
-        return f"unknown parameter {name!r}; known are {', '.join(cls.model_fields)}"
+        return f"unknown parameter {name!r}; known are {', '.join(cls.model_fields) or 'none'}"
 
 
 def kinds(annotation: Any) -> list[Any]:

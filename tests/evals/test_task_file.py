@@ -122,10 +122,10 @@ def test_python_tests_from_a_file_run_in_the_sandbox_and_it_is_recorded(
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"promt": "x"}, "words.yaml: unknown key 'promt'; known are name, data, id, prompt"),
+        ({"promt": "x"}, "words.yaml: unknown parameter 'promt'; known are name, data, id, prompt"),
         ({"prompt": None}, "words.yaml: prompt is missing"),
-        ({"data": 5}, "words.yaml: data is 5, but takes a valid string"),
-        ({"prompt": ""}, "words.yaml: prompt is '', but takes text of at least 1 character"),
+        ({"data": 5}, "words.yaml: data is 5, but takes a non-empty text"),
+        ({"prompt": ""}, "words.yaml: prompt is '', but takes a non-empty text"),
         ({"grader": None}, "words.yaml: grader is missing"),
         ({"grader": "exakt"}, "words.yaml: grader is 'exakt', but takes one of exact"),
         ({"grader": {"name": "regex"}}, "words.yaml: grader regex: pattern is missing"),

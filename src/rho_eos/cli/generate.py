@@ -107,7 +107,7 @@ def _generate_file(
     from rho_eos.cli.progress import bulk_progress
     from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import EngineConfig
-from rho_eos.decoding.params import DecodeParams
+    from rho_eos.decoding.params import DecodeParams
     from rho_eos.engine.request import Request
     from rho_eos.jsonl import ResultFile, read_lines
     from rho_eos.llm import LLM

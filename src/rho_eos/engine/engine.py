@@ -10,7 +10,7 @@ Nothing here knows which policy a row follows or what it is batched with. What f
 row alone: a policy that raises ends its own request, and a forward that raises is tried again with
 half the rows, until the one that cannot be served is found.
 
-Several threads may share an engine: each steps it while it waits for its own handles, one at a time.
+Several threads may share an engine: whoever waits for a handle steps it, one at a time.
 """
 
 import logging

@@ -5,25 +5,21 @@ that calls `register_task`, or the task itself. Nothing of all this is imported 
 task is looked up.
 """
 
-import logging
 import re
 import threading
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
 from typing import TypeVar
 
 from rho_eos.errors import UserError
 from rho_eos.evals.task import Task
+from rho_eos.plugins import load_entry_points
 
 GROUP = "rho_eos.tasks"
-NAME = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]*"
-)  # names stand in lists, in TASK=PATH, in file names
+#: Names stand in lists, in TASK=PATH and in file names.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 #: By name, because the second of them imports this package and the embedded model.
 OWN = ("rho_eos.evals.tasks", "rho_eos.embedded")
 
-logger = logging.getLogger(__name__)
 Registered = TypeVar("Registered", bound=Task | type[Task])
 
 
@@ -43,8 +39,7 @@ class Registry:
             self._load_own()
             if not self._installed_loaded:
                 self._installed_loaded = True
-                for entry_point in entry_points(group=GROUP):
-                    self._load(entry_point)
+                load_entry_points(GROUP, register_task)
             return dict(self._tasks)
 
     def _load_own(self) -> None:
@@ -53,21 +48,6 @@ class Registry:
             for module in OWN:
                 for task in import_module(module).TASKS:
                     self._add(task)
-
-    def _load(self, entry_point: EntryPoint) -> None:
-        """A package that does not work must not keep the others from working."""
-        try:
-            loaded = entry_point.load()
-            if not isinstance(loaded, ModuleType):
-                register_task(loaded)
-        except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            logger.warning(
-                "rho-eos: the tasks of %s (%s) cannot be loaded: %s",
-                entry_point.dist.name if entry_point.dist else "an unknown package",
-                entry_point.value,
-                reason,
-            )
 
     def _add(self, task: Task) -> None:
         name = getattr(task, "name", None)

@@ -4,7 +4,6 @@ The name holds a digest of everything that decides the results (weights, task, p
 data), so tables that need the same cell share its folder, and nothing stale is ever taken for it.
 """
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -105,7 +104,7 @@ class Study:
             "model": self._model,
             "task": evaluation.tasks,
             "data": self._data.get(evaluation.tasks[0]),
-            "params": dataclasses.asdict(evaluation.params),
+            "params": evaluation.params.model_dump(mode="json"),
             "samples": (evaluation.limit, evaluation.repeats, evaluation.shuffle_seed),
         }
         identity = find_task(evaluation.tasks[0]).identity()

@@ -219,10 +219,13 @@ class Trainer:
         self.history = state["history"]
 
 
+THRESHOLD = 0.9  # τ, as decoding has it
+
+
 @torch.no_grad()
 def _sure(logits: torch.Tensor) -> torch.Tensor:
     """Where decoding would commit what is predicted."""
-    return logits.softmax(-1).amax(-1) > DecodeParams().threshold
+    return logits.softmax(-1).amax(-1) > THRESHOLD
 
 
 def train(

@@ -6,14 +6,14 @@ from types import MappingProxyType
 from typing import ClassVar, Self
 
 from rho_eos.errors import UserError
-from rho_eos.evals.checked import Checked
 from rho_eos.evals.sandbox import Backend
 from rho_eos.evals.task import Grade
+from rho_eos.settings import Settings
 
 NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 
 
-class Grader(Checked):
+class Grader(Settings):
     """Its fields are its options. Graders may be used from several threads at once."""
 
     name: ClassVar[str]  # in task files

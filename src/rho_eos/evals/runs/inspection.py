@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.registry import find_policy
+from rho_eos.errors import UserError
 from rho_eos.evals.runs.report import summarise, summary_table
 from rho_eos.evals.runs.run_folder import Line, read_samples, read_settings
 
@@ -41,10 +43,13 @@ def inspection_page(folder: Path) -> str:
 
 def _region(params: dict[str, Any]) -> tuple[float, float] | None:
     """The equilibrium region to shade behind ρ, where ρ is what decides."""
-    if params["policy"] in ("gold", "fixed"):
-        return None
-    checked = DecodeParams.from_mapping(params)
-    return checked.region if checked.resolved_signal == "density" else None
+    try:
+        checked = DecodeParams.from_mapping(params)
+    except UserError:  # gold, or a policy that is not installed here, or another version's
+        low, high = params.get("rho_low"), params.get("rho_high")
+        return None if low is None or high is None else (low, high)
+    density = find_policy(checked.policy).signal_name(checked) == "ρ"
+    return checked.region if density else None
 
 
 def _sample(line: Line) -> dict[str, Any]:

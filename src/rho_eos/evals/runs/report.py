@@ -1,4 +1,4 @@
-"""What a run showed: the metrics of METHOD §7 per task, each a mean over samples with its error.
+"""What a run showed: the metrics of docs/method.md §7, each a mean over samples with its error.
 
 Repeats of a sample are averaged first: they are not further samples, and must not make an error
 smaller than it is. E_ratio is the ratio of the averages.

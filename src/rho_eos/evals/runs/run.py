@@ -8,7 +8,6 @@
 A folder is a cell of a table: evaluating a finished one again only reads it.
 """
 
-import dataclasses
 import random
 import threading
 import time
@@ -19,20 +18,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rho_eos.config import DecodeParams, EngineConfig, Validated
+from rho_eos.config import EngineConfig
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.engine.errors import RequestFailedError
 from rho_eos.errors import UserError
 from rho_eos.evals import Sample, Task, find_task, task_names
 from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.evals.runs.provenance import model_identity, session_facts
 from rho_eos.evals.runs.run_folder import Line, RunFolder, open_run
-from rho_eos.evals.runs.sources import Answer, AnswerSource, Job
+from rho_eos.evals.runs.sources import AnswerSource, Job
 from rho_eos.evals.sandbox import probe_backend
+from rho_eos.outputs import FinishReason, Output
 
 GRADERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation(Validated):
+class Evaluation:
     """What is asked, of whom, how often. All of it decides the results."""
 
     tasks: tuple[str, ...]  # by their registered names
@@ -45,8 +47,10 @@ class Evaluation(Validated):
     data: Mapping[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        some = bool(self.tasks or self.file_tasks)
-        self._check("tasks", some, "the name of at least one task, unless there is a task file")
+        if not (self.tasks or self.file_tasks):
+            raise UserError(
+                "tasks is (), but takes the name of at least one task, unless there is a task file"
+            )
         names = [*self.tasks, *(task.name for task in self.file_tasks)]
         if len(set(names)) < len(names):
             raise UserError(f"tasks is {', '.join(names)}, but takes each task once")
@@ -54,9 +58,10 @@ class Evaluation(Validated):
             find_task(name)
         for name in {task.name for task in self.file_tasks} & set(task_names()):
             raise UserError(f"{name} is a registered task: give that of the file another name")
-        self._check_integer("limit", 1, optional=True)
-        self._check_integer("repeats", 1)
-        self._check_integer("shuffle_seed", 0, optional=True)
+        for name, least in (("limit", 1), ("repeats", 1), ("shuffle_seed", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"{name} is {value}, but takes an integer of at least {least}")
 
     def all_tasks(self) -> list[Task]:
         return [*(find_task(name) for name in self.tasks), *self.file_tasks]
@@ -64,7 +69,7 @@ class Evaluation(Validated):
     def settings(self) -> dict[str, Any]:
         """For `run.json`, and for the check that a folder continues the same run."""
         model = None if self.engine is None else model_identity(self.engine)
-        policy = {"policy": "gold"} if self.params is None else dataclasses.asdict(self.params)
+        policy = {"policy": "gold"} if self.params is None else self.params.model_dump(mode="json")
         return {
             "model": model,
             "tasks": [task.name for task in self.all_tasks()],
@@ -204,8 +209,10 @@ class _TaskRun:
         if any(job.id not in self.run.ids for job in pending):
             raise RuntimeError("the source of answers ended before every job was answered")
 
-    def _finish(self, answer: Answer, elapsed: float) -> None:
+    def _finish(self, answer: Output, elapsed: float) -> None:
         """Grade an answer and write its line. Runs in a grader's thread."""
+        if answer.finish_reason is FinishReason.ERROR:
+            raise RequestFailedError(f"{answer.id}: {answer.error}")
         job = self.jobs[answer.id]
         grade = job.task.grade(job.sample, answer.text)
         line = {
@@ -216,19 +223,20 @@ class _TaskRun:
             "correct": grade.correct,
             "extracted": grade.extracted,
             "detail": grade.detail,
-            "finish_reason": answer.finish_reason,
-            **answer.usage,
+            "finish_reason": answer.finish_reason.value,
+            **({} if answer.finish_reason is FinishReason.GOLD else answer.usage.as_dict()),
             "prompt": "\n\n".join(m["content"] for m in job.task.messages(job.sample)),
             "reference": job.task.gold(job.sample),
             "text": answer.text,
             "session": self.session,
             "elapsed": elapsed,
         }
-        self.run.append(line | ({"trace": answer.trace} if answer.trace else {}))
+        trace = [record.as_dict() for record in answer.trace]
+        self.run.append(line | ({"trace": trace} if trace else {}))
         with self._lock:
             self.progress.done += 1
             self.progress.correct += grade.correct
-            self.progress.tokens += answer.usage.get("e_token", 0)
+            self.progress.tokens += answer.usage.e_token
             self.progress.seconds = max(self.progress.seconds, elapsed)
             self.on_progress(self.progress)
 

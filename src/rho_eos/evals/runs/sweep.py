@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.errors import UserError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -49,7 +49,7 @@ def read_sweep(path: Path, defaults: Mapping[str, Any]) -> dict[str, DecodeParam
         own = options or {}
         try:
             found[str(name)] = params_of(
-                own if own.get("policy") == "gold" else {**defaults, **own}
+                own if own.get("policy") == "gold" else merged(defaults, own)
             )
         except UserError as error:
             raise UserError(f"{path}: {name}: {error}") from error

@@ -18,7 +18,6 @@ import yaml  # type: ignore[import-untyped]
 from pydantic import Field
 
 from rho_eos.errors import UserError
-from rho_eos.evals.checked import Checked
 from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.evals.graders import Grader, make_grader
 from rho_eos.evals.registry import NAME
@@ -26,9 +25,10 @@ from rho_eos.evals.sandbox import Backend
 from rho_eos.evals.task import Grade, Sample, Task
 from rho_eos.evals.tasks.prompt import fill
 from rho_eos.evals.tasks.source import Source
+from rho_eos.settings import Settings
 
 
-class Description(Checked):
+class Description(Settings):
     """What the file says. Templates hold `$field` for a field of the sample."""
 
     name: str = ""  # none: that of the file
