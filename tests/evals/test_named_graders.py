@@ -133,8 +133,14 @@ def test_code_runs_in_the_sandbox_it_is_confined_to(
         (None, "grader is None, but takes one of exact"),
         ({"marker": "x"}, "grader is None, but takes one of exact"),
         ({"name": ["exact"]}, "but takes one of exact"),
-        ({"name": "exact", "marker": "x"}, "grader exact: unknown parameter 'marker'; known are ignore"),
-        ({"name": "math", "marker": "x"}, "grader math: unknown parameter 'marker'; known are none"),
+        (
+            {"name": "exact", "marker": "x"},
+            "grader exact: unknown parameter 'marker'; known are ignore",
+        ),
+        (
+            {"name": "math", "marker": "x"},
+            "grader math: unknown parameter 'marker'; known are none",
+        ),
         ({"name": "number", "marker": 5}, "marker is 5, but takes a non-empty text"),
         ({"name": "number", "marker": ""}, "marker is '', but takes a non-empty text"),
         ({"name": "regex"}, "grader regex: pattern is missing"),
