@@ -1,6 +1,6 @@
 """A task of one's own: apples that come and go, made on the spot. How it works: docs/tasks.md.
 
-rho-eos eval --plugin examples.task --tasks apples --limit 20 --out runs/apples
+rho-eos eval --plugin examples/task.py --tasks apples --limit 20 --out runs/apples
 """
 
 import random

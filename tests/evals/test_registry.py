@@ -13,6 +13,7 @@ from rho_eos.evals.runs.run import Evaluation, evaluate
 from rho_eos.evals.runs.sources import GoldAnswers
 from rho_eos.evals.sandbox import Backend
 from tests.evals.command import Command
+from tests.packages import Packages
 
 TASK = """
 from rho_eos.evals import Grade, Sample, Task, register_task
@@ -41,26 +42,12 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             del sys.modules[name]
 
 
-class Package:
-    """Installs packages made up for a test: a module, and an entry point that names it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def install(self, module: str, source: str, value: str | None = None) -> None:
-        (self.folder / f"{module}.py").write_text(source)
-        about = self.folder / f"{module}-1.0.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-        (about / "entry_points.txt").write_text(f"[rho_eos.tasks]\nx = {value or module}\n")
-
-
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Packages:
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
-    return Package(folder)
+    return Packages(folder, "rho_eos.tasks")
 
 
 class Echo(Task):
@@ -172,7 +159,7 @@ def test_what_a_task_says_of_itself_decides_whether_a_run_goes_on(tmp_path: Path
     ids=["a module", "a class", "a task"],
 )
 def test_an_entry_point_names_a_module_a_class_or_a_task(
-    end: str, value: str | None, package: Package
+    end: str, value: str | None, package: Packages
 ) -> None:
     package.install("outside", TASK.format(name="from-outside") + end, value)
     assert "outside" not in sys.modules  # nothing is imported before a task is looked up
@@ -189,7 +176,7 @@ def test_an_entry_point_names_a_module_a_class_or_a_task(
     ],
 )
 def test_a_broken_package_is_a_warning_and_the_others_work(
-    source: str, reason: str, package: Package, caplog: pytest.LogCaptureFixture
+    source: str, reason: str, package: Packages, caplog: pytest.LogCaptureFixture
 ) -> None:
     package.install("outside", source)
     package.install("outside2", TASK.format(name="works") + "register_task(Echo())")
