@@ -131,7 +131,7 @@ def test_a_parameter_of_another_policy_is_refused(
 
 def test_a_list_with_a_bad_item_is_refused_by_that_item() -> None:
     for bad in ("", 3):
-        with pytest.raises(UserError, match="stop holds .*, but takes a non-empty text"):
+        with pytest.raises(UserError, match=r"stop holds .*, but takes a non-empty text"):
             DecodeParams(stop=["x", bad])
 
 

@@ -51,6 +51,11 @@ def test_the_example_is_about_thirty_lines() -> None:
     assert len(lines) <= 32
 
 
+def test_the_guide_shows_the_example_as_it_is() -> None:
+    guide = EXAMPLE.parents[1] / "docs" / "policies.md"
+    assert f"```python\n{EXAMPLE.read_text()}```" in guide.read_text()
+
+
 def test_help_generate_and_watch_know_it(command: Command) -> None:
     page = command("generate", "--plugin", EXAMPLE, "--help").out
     assert "until-eos" in page and "--chunk" in page
