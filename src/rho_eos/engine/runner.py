@@ -30,6 +30,7 @@ class Costly(Protocol):
         """Positions of its forward."""
 
 
+Item = TypeVar("Item", bound=Costly)
 Result = TypeVar("Result")
 
 
@@ -59,7 +60,7 @@ class ModelRunner:
         return self.shared(self._predict, rows)
 
     def shared(
-        self, work: Callable[[Sequence[Costly], int], list[Result]], rows: Sequence[Costly]
+        self, work: Callable[[Sequence[Item], int], list[Result]], rows: Sequence[Item]
     ) -> list[Result]:
         """A result for every row. On a CPU each core may take some of the rows.
 
