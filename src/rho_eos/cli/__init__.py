@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -23,7 +22,7 @@ from rho_eos.cli.watch import watch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
-from rho_eos.plugins import load_plugins
+from rho_eos.plugins import load_plugins, plugins_in
 from rho_eos.server.config import ServerConfig
 
 HELP = """Variable-length generation with masked diffusion language models.
@@ -80,16 +79,6 @@ def make_app() -> typer.Typer:
     app.command()(with_settings(EngineConfig)(info))
     app.command()(with_settings(EngineConfig, ServerConfig)(serve))
     return app
-
-
-def plugins_in(words: Sequence[str]) -> list[str]:
-    """The plugins that a command line names: they decide what its other options are."""
-    following = [*words[1:], ""]
-    return [
-        after if word == "--plugin" else word.removeprefix("--plugin=")
-        for word, after in zip(words, following, strict=True)
-        if word == "--plugin" or word.startswith("--plugin=")
-    ]
 
 
 def main() -> None:
