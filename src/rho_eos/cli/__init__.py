@@ -21,6 +21,7 @@ from rho_eos.cli.settings import with_settings
 from rho_eos.cli.watch import watch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.engine.errors import EngineError
 from rho_eos.errors import UserError
 from rho_eos.plugins import load_plugins, plugins_in
 from rho_eos.server.config import ServerConfig
@@ -82,7 +83,7 @@ def make_app() -> typer.Typer:
 
 
 def main() -> None:
-    """Run, and turn every error that is the user's to mend into one line and exit code 2."""
+    """Run; an error is one line, with exit code 2 if it is the user's to mend."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
         load_plugins(plugins_in(sys.argv[1:]))
@@ -91,6 +92,9 @@ def main() -> None:
         text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
         print(f"rho-eos: {' '.join(text.split())}", file=sys.stderr)
         sys.exit(2)
+    except EngineError as error:
+        print(f"rho-eos: {error}", file=sys.stderr)
+        sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         print("rho-eos: interrupted", file=sys.stderr)
         sys.exit(130)
