@@ -126,15 +126,17 @@ class Engine:
         try:
             predictions = self.runner.predict(rows)
         except Exception as error:
+            predictions = None
             if len(rows) == 1:
                 self._fail(rows[0], error, "the model failed")
                 return
             logger.warning("a forward of %d rows failed, trying halves: %r", len(rows), error)
-            half = len(rows) // 2
-            yield from self._predict(rows[:half])
-            yield from self._predict(rows[half:])
+        if predictions is not None:
+            yield from zip(rows, predictions, strict=True)
             return
-        yield from zip(rows, predictions, strict=True)
+        half = len(rows) // 2
+        yield from self._predict(rows[:half])
+        yield from self._predict(rows[half:])
 
     def _advance(self, row: Row, prediction: Prediction) -> None:
         try:
