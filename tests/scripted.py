@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rho_eos.config import DecodeParams
-from rho_eos.decoding.policy import Prediction, SpecialTokens
-from rho_eos.engine import sequence as engine_sequence
-from rho_eos.engine.engine import Engine, StepEvent
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.policy import Prediction
+from rho_eos.engine.engine import Engine
+from rho_eos.engine.request import Handle, Request
+from rho_eos.engine.row import Row
 from rho_eos.outputs import Output
+from rho_eos.tokens import SpecialTokens
 
 END_OF_TURN, EOS, MASK = 1, 2, 3
 FIRST_BYTE = 4  # byte b is token b + 4
@@ -46,14 +48,17 @@ class ScriptedRunner:
         self.batches: list[list[str]] = []
         self.positions: list[int] = []  # per forward
 
-    def predict(self, sequences: Sequence[engine_sequence.Sequence]) -> list[Prediction]:
-        self.batches.append([sequence.id for sequence in sequences])
-        self.positions.append(sum(sequence.cost for sequence in sequences))
-        return [self._predict(sequence) for sequence in sequences]
+    def predict(self, rows: Sequence[Row]) -> list[Prediction]:
+        self.batches.append([row.id for row in rows])
+        self.positions.append(sum(row.cost for row in rows))
+        return [self._predict(row) for row in rows]
 
-    def _predict(self, sequence: engine_sequence.Sequence) -> Prediction:
-        guesses = self.script(sequence.prompt.tolist(), sequence.canvas.tolist(), sequence.steps)
-        wanted = sequence.wanted_positions()
+    def release(self, row: Row) -> None:
+        pass
+
+    def _predict(self, row: Row) -> Prediction:
+        guesses = self.script(row.prompt.tolist(), row.canvas.tolist(), row.steps)
+        wanted = row.input().wanted
         return Prediction(
             wanted, guesses.token[wanted], guesses.confidence[wanted], guesses.eos[wanted]
         )
@@ -90,21 +95,11 @@ def engine_of(runner: ScriptedRunner | Script, **limits: int) -> Engine:
     return Engine(scripted, SPECIAL, decode, **limits)
 
 
-def run_all(
-    engine: Engine, on_event: Callable[[StepEvent], None] | None = None
-) -> dict[str, Output]:
-    """Step until nothing is left; outputs by request id."""
-    outputs: dict[str, Output] = {}
-    while engine.has_work:
-        for event in engine.step():
-            if on_event is not None:
-                on_event(event)
-            if event.output is not None:
-                outputs[event.output.id] = event.output
-    return outputs
+def run_all(engine: Engine, handles: Sequence[Handle]) -> dict[str, Output]:
+    """Step until all of these are done; outputs by request id."""
+    return {output.id: output for output in engine.finish(handles)}
 
 
 def run_one(runner: ScriptedRunner | Script, params: DecodeParams, prompt: str = "?") -> Output:
     engine = engine_of(runner)
-    engine.add("only", encode(prompt), params)
-    return run_all(engine)["only"]
+    return engine.finish([engine.submit(Request("only", encode(prompt), params))])[0]

@@ -94,7 +94,20 @@ def test_a_body_must_be_declared_as_json(http: httpx.Client) -> None:
         ({"rho_low": 0.9, "rho_high": 0.1}, "rho_low"),
         ({"threshold": 0}, "threshold"),
         ({"initial_length": 9}, "initial_length"),
-        ({"initial_length": 10**12, "max_tokens": 10**12}, "context"),
+        ({"initial_length": 10**12, "max_tokens": 10**12}, "max_tokens"),
+        ({"initial_length": 10**6, "max_tokens": 10**6}, "context"),
+        ({"max_tokens": []}, "max_tokens"),
+        ({"max_tokens": [], "max_completion_tokens": {}}, "max_completion_tokens"),
+        ({"top_p": 0}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"top_k": 0}, "top_k"),
+        ({"top_k": -1}, "top_k"),
+        ({"temperature": 101}, "temperature"),
+        ({"threshold": {"a": [1]}}, "threshold"),
+        ({"threshold": 10**400}, "threshold"),
+        ({"seed": 2**64 - 1, "n": 2}, "seed"),
+        ({"early_stop": 1}, "early_stop"),
+        ({"stop": {"a": 1}}, "stop"),
         ({"block_length": 0}, "block_length"),
         ({"steps": 5}, "steps"),
         ({"stream": "yes"}, "stream"),
@@ -121,6 +134,66 @@ def test_a_bad_field_is_named(http: httpx.Client, fields: dict[str, Any], named:
 
 
 @pytest.mark.parametrize(
+    ("fields", "sentence", "param"),
+    [
+        (
+            {"policy": "fixed", "rho_low": 0.1},
+            "policy fixed has no parameter 'rho_low'; it is one of rho-eos, daedal, released",
+            "rho_low",
+        ),
+        (
+            {"steps": 4},
+            "policy rho-eos has no parameter 'steps'; it is one of fixed",
+            "steps",
+        ),
+        (
+            {"temperature": "hot"},
+            "temperature is 'hot', but takes a number in [0, 100]",
+            "temperature",
+        ),
+        (
+            {"max_tokens": 0},
+            "max_tokens is 0, but takes an integer in [1, 1,048,576]",
+            "max_tokens",
+        ),
+        (
+            {"max_completion_tokens": 1.5, "max_tokens": None},
+            "max_tokens is 1.5, but takes an integer in [1, 1,048,576]",
+            "max_tokens",
+        ),
+        (
+            {"initial_length": 9},
+            "initial_length is 9, but takes at most max_tokens, 8",
+            "initial_length",
+        ),
+        ({"stop": [1]}, "stop holds 1, but takes a non-empty text or a list of them", "stop"),
+    ],
+)
+def test_a_parameter_is_refused_in_the_words_of_the_library(
+    http: httpx.Client, fields: dict[str, Any], sentence: str, param: str
+) -> None:
+    error = error_of(chat(http, **fields))
+    assert (error["message"], error["param"]) == (sentence, param)
+
+
+def test_null_is_not_given_even_where_a_policy_has_no_such_parameter(http: httpx.Client) -> None:
+    nothing = {"policy": "fixed", "rho_low": None, "preset": None, "steps": None, "top_k": None}
+    assert chat(http, **nothing).status_code == 200
+
+
+def test_a_long_value_is_not_sent_back_whole(http: httpx.Client) -> None:
+    error = error_of(chat(http, policy="x" * 100_000))
+    assert error["param"] == "policy" and len(error["message"]) < 1100
+
+
+@pytest.mark.parametrize("depth", [50, 400, 900])
+def test_a_deeply_nested_value(http: httpx.Client, depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    content = f'{{"model": "{MODEL}", "prompt": "x", "threshold": {nested}}}'
+    error_of(raw(http, content, "/v1/completions"))
+
+
+@pytest.mark.parametrize(
     ("field", "value"),
     [
         ("logprobs", True),
@@ -130,7 +203,6 @@ def test_a_bad_field_is_named(http: httpx.Client, fields: dict[str, Any], named:
         ("functions", [{"name": "f"}]),
         ("response_format", {"type": "json_object"}),
         ("logit_bias", {"5": 10}),
-        ("top_p", 0.5),
         ("frequency_penalty", 1),
         ("presence_penalty", -1),
     ],
@@ -189,6 +261,9 @@ def test_half_a_character(http: httpx.Client) -> None:
         error_of(
             raw(http, f'{{"model": "{MODEL}", "prompt": "x", "{text}": 1}}', "/v1/completions")
         )
+        for field in (f'"stop": "{text}"', f'"stop": ["x", "{text}"]', f'"policy": "{text}"'):
+            body = f'{{"model": "{MODEL}", "prompt": "x", {field}}}'
+            assert "surrogate" in error_of(raw(http, body, "/v1/completions"))["message"]
         named = raw(http, f'{{"model": "{text}", "prompt": "x"}}', "/v1/completions")
         error_of(named, 404)
 
