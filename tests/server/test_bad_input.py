@@ -94,7 +94,7 @@ def test_a_body_must_be_declared_as_json(http: httpx.Client) -> None:
         ({"rho_low": 0.9, "rho_high": 0.1}, "rho_low"),
         ({"threshold": 0}, "threshold"),
         ({"initial_length": 9}, "initial_length"),
-        ({"initial_length": 10**12, "max_tokens": 10**12}, "max_tokens"),
+        ({"initial_length": 10**12, "max_tokens": 10**12}, "initial_length"),
         ({"initial_length": 10**6, "max_tokens": 10**6}, "context"),
         ({"max_tokens": []}, "max_tokens"),
         ({"max_tokens": [], "max_completion_tokens": {}}, "max_completion_tokens"),

@@ -71,7 +71,7 @@ class DecodeParams(Settings):
         }
         filled = {"policy": cls.policy_name, **cls._defaults(given), **given}
         limit = filled.get("max_new_tokens")
-        if "initial_length" not in filled and isinstance(limit, int):
+        if "initial_length" not in filled and type(limit) is int and limit > 0:
             # Who only says how long a text may become did not ask for a longer start.
             filled["initial_length"] = min(cls.model_fields["initial_length"].default, limit)
         return filled
