@@ -17,7 +17,7 @@ export class Field {
       id: inputId,
       name,
       "aria-describedby": spec.help ? `${inputId}-help` : null,
-      onchange: () => this.#read(onEdit),
+      oninput: () => this.#read(onEdit),
     });
     const parts = spec.type === "flag" ? [this.#input, about] : [about, this.#input];
     this.element = el("div", { class: `field ${spec.type}` }, ...parts);
