@@ -21,12 +21,14 @@ TITLES = {
     "embedded": "(a) the embedded model",
     "large_vocabulary": "(b) a random LLaDA-shaped model with a large vocabulary",
 }
+SAMPLED = "a sampled step, times a greedy one"
 #: What must hold: (case, figure, at least or at most, bound).
 REQUIRED = [
     ("embedded", "times faster", "at least", 4.0),
     ("large_vocabulary", "times faster", "at least", 3.0),
     ("large_vocabulary", "share of the reference's peak memory", "at most", 1 / 3),
     ("large_vocabulary", "share of time outside the model's forward", "at most", 0.10),
+    ("sampling", SAMPLED, "at most", 1.3),
 ]
 BASELINES = {
     "embedded": ("reference", "reference, stopping early"),
@@ -113,7 +115,7 @@ def show_required(report: dict[str, Any], console: Console) -> None:
         value = report[case][figure]
         met = value >= bound if sense == "at least" else value <= bound
         table.add_row(
-            TITLES[case][:3],
+            TITLES.get(case, "(b)")[:3],
             figure,
             f"{sense} {bound:.2f}",
             f"{value:.2f}",
@@ -134,6 +136,13 @@ def show_scaling(report: dict[str, Any], console: Console) -> None:
             str(line["answers_changed"]),
         )
     console.print(batches)
+    sampling = Table(title="One step of 8 rows of (b), 64 MASKs each", title_justify="left")
+    for heading in ("tokens", "ms", "times a greedy step"):
+        sampling.add_column(heading, justify="right")
+    for line in report["by sampling"]:
+        milliseconds = f"{line['seconds_per_step'] * 1e3:.1f}"
+        sampling.add_row(line["way"], milliseconds, f"{line['times a greedy step']:.2f} x")
+    console.print(sampling)
     lengths = Table(title="One forward of 8 rows of (a), by canvas length", title_justify="left")
     for heading in ("L", "engine, ms", "reference, ms", "times faster"):
         lengths.add_column(heading, justify="right")
@@ -146,15 +155,22 @@ def show_scaling(report: dict[str, Any], console: Console) -> None:
 
 
 def scaling(quick: bool, picture: Path, console: Console) -> dict[str, Any]:
-    from benchmarks.cases import embedded
-    from benchmarks.scaling import by_batch_size, by_length, draw
+    from benchmarks.cases import embedded, large_vocabulary
+    from benchmarks.scaling import by_batch_size, by_length, by_sampling, draw
 
     case = embedded(quick)
+    with console.status("a sampled step and a greedy one"):
+        drawn = by_sampling(large_vocabulary(quick), 16 if quick else 64, 1 if quick else 5)
     with console.status("time by batch size and by length"):
         batches = by_batch_size(case, [1, 2, 4] if quick else [1, 2, 4, 8, 16, 32, 64])
         lengths = by_length(case, [64, 128] if quick else [64, 128, 256, 512, 1024])
     draw(batches, lengths, picture)
-    return {"by batch size": batches, "by length": lengths}
+    return {
+        "by batch size": batches,
+        "by length": lengths,
+        "by sampling": drawn,
+        "sampling": {SAMPLED: drawn[1]["times a greedy step"]},
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,6 +11,7 @@ import torch
 
 from benchmarks.cases import BATCH, Case
 from rho_eos.engine.engine import Engine
+from rho_eos.engine.request import Request
 from rho_eos.engine.runner import ModelRunner
 from tests.reference.bridge import logits_of, rule_of
 from tests.reference.decoder import Ids, decode, returned_tokens
@@ -62,23 +63,17 @@ def run_engine(case: Case, rows: int = BATCH) -> Run:
     """All prompts through the engine, at most `rows` of them at a time."""
     runner = ModelRunner(case.model, case.special)
     engine = Engine(runner, case.special, lambda _: "", max_rows=rows)
-    for index, prompt in enumerate(case.prompts):
-        engine.add(str(index), prompt, case.params)
-    outputs = {}
+    requests = [Request(str(n), prompt, case.params) for n, prompt in enumerate(case.prompts)]
     with PeakMemory() as memory:
         started = time.perf_counter()
-        while engine.has_work:
-            for event in engine.step():
-                if event.output is not None:
-                    outputs[event.output.id] = event.output
+        ordered = engine.finish([engine.submit(request) for request in requests])
         seconds = time.perf_counter() - started
-    ordered = [outputs[str(index)] for index in range(len(case.prompts))]
     whole = not case.params.early_stop
     return Run(
         seconds,
         sum(output.usage.positions_evaluated for output in ordered),
         [output.canvas_token_ids if whole else output.token_ids for output in ordered],
-        runner.forward_seconds,
+        runner.in_model.seconds,
         memory.megabytes,
     )
 

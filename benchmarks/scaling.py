@@ -3,11 +3,12 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.cases import BATCH, Case
 from benchmarks.measure import run_engine, run_reference
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 
 FORWARDS = 4  # per measured length
 
@@ -52,6 +53,34 @@ def by_length(case: Case, lengths: Sequence[int]) -> list[dict[str, Any]]:
             }
         )
     return lines
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "temperature 1": {"temperature": 1.0},
+    "temperature 1, top_k 50": {"temperature": 1.0, "top_k": 50},
+    "temperature 1, top_p 0.9": {"temperature": 1.0, "top_p": 0.9},
+}
+
+
+def by_sampling(case: Case, length: int, repeats: int) -> list[dict[str, Any]]:
+    """Seconds per step of a batch, greedy and sampled; medians of alternating runs."""
+    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+    fixed = {"policy": "fixed", "initial_length": length, "steps": FORWARDS, "early_stop": False}
+    for _ in range(repeats):
+        for way, drawn in WAYS.items():
+            params = DecodeParams(block_length=None, **fixed, **drawn)
+            some = dataclasses.replace(case, prompts=case.prompts[:BATCH], params=params)
+            seconds[way].append(run_engine(some).seconds / FORWARDS)
+    greedy = median(seconds["greedy"])
+    return [
+        {
+            "way": way,
+            "seconds_per_step": median(times),
+            "times a greedy step": median(times) / greedy,
+        }
+        for way, times in seconds.items()
+    ]
 
 
 def draw(batches: list[dict[str, Any]], lengths: list[dict[str, Any]], path: Path) -> None:

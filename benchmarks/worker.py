@@ -26,7 +26,7 @@ def main() -> None:
     case = CASES[options.case](options.quick)
     decode = DECODERS[options.decoder]
     # The first forward of a process pays for what all later ones find ready.
-    short = dataclasses.replace(case.params, initial_length=1, max_new_tokens=1)
+    short = case.params.replaced(initial_length=1, max_new_tokens=1)
     decode(dataclasses.replace(case, prompts=[case.prompts[0][:2]], params=short))
     model = {
         "parameters": sum(weight.numel() for weight in case.model.parameters()),

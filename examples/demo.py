@@ -9,6 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rho_eos import LLM, DecodeParams, Output
+from rho_eos.embedded import sample_of
+from rho_eos.evals import find_task
 from rho_eos.tiny.tasks import TASKS
 
 #: A short and a long problem: no single fixed length suits both.
@@ -30,7 +32,7 @@ POLICIES = {
 def main() -> None:
     console = Console(highlight=False, width=min(Console().width, 110))
     problems = [
-        (TASKS[name], TASKS[name].problem(seed, difficulty))
+        (find_task(name), TASKS[name].problem(seed, difficulty))
         for name, difficulties in PROMPTS.items()
         for seed, difficulty in enumerate(difficulties)
     ]
@@ -44,7 +46,7 @@ def main() -> None:
 
     console.rule("What ρ-EOS answers")
     for (task, problem), output in zip(problems, results["ρ-EOS"], strict=True):
-        right = task.grade(problem, output.text)
+        right = task.grade(sample_of(problem), output.text).correct
         verdict = "[green]right[/green]" if right else "[red]wrong[/red]"
         usage = output.usage
         title = f"{task.name} · {verdict} · started with 32, ended with {usage.n_token} positions"
@@ -75,7 +77,7 @@ def _row(problems: list, outputs: list[Output]) -> list[str]:
         return sum(getattr(output.usage, name) for output in outputs) / len(outputs)
 
     right = sum(
-        task.grade(problem, output.text)
+        task.grade(sample_of(problem), output.text).correct
         for (task, problem), output in zip(problems, outputs, strict=True)
     )
     seconds = max(o.usage.seconds_waiting + o.usage.seconds_running for o in outputs)

@@ -8,6 +8,8 @@ from pathlib import Path
 import yaml  # type: ignore[import-untyped]
 
 from rho_eos import LLM, DecodeParams
+from rho_eos.embedded import sample_of
+from rho_eos.evals import find_task
 from rho_eos.tiny.tasks import TASKS
 
 NAMES = ("tight-from-16", "tight-from-256", "fixed-512")
@@ -20,7 +22,11 @@ for name in NAMES:
         problems = [task.problem(seed) for seed in SEEDS]
         params = DecodeParams.from_mapping(policies[name])
         outputs = llm.generate([problem.prompt for problem in problems], params)
-        right = sum(task.grade(p, o.text) for p, o in zip(problems, outputs, strict=True))
+        grade = find_task(task.name).grade
+        right = sum(
+            grade(sample_of(problem), output.text).correct
+            for problem, output in zip(problems, outputs, strict=True)
+        )
         used, canvas, positions = (
             sum(getattr(output.usage, field) for output in outputs) / len(outputs)
             for field in ("e_token", "n_token", "positions_evaluated")

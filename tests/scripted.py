@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Prediction
-from rho_eos.engine.engine import Engine
-from rho_eos.engine.request import Handle, Request
+from rho_eos.engine.engine import Engine, Runner
+from rho_eos.engine.request import Detail, Handle, Request
 from rho_eos.engine.row import Row
-from rho_eos.outputs import Output
+from rho_eos.outputs import FinishReason, Output, StepRecord
 from rho_eos.tokens import SpecialTokens
 
 END_OF_TURN, EOS, MASK = 1, 2, 3
@@ -47,6 +48,7 @@ class ScriptedRunner:
         self.script = script
         self.batches: list[list[str]] = []
         self.positions: list[int] = []  # per forward
+        self.released: list[str] = []  # rows that left, in their order
 
     def predict(self, rows: Sequence[Row]) -> list[Prediction]:
         self.batches.append([row.id for row in rows])
@@ -54,7 +56,7 @@ class ScriptedRunner:
         return [self._predict(row) for row in rows]
 
     def release(self, row: Row) -> None:
-        pass
+        self.released.append(row.id)
 
     def _predict(self, row: Row) -> Prediction:
         guesses = self.script(row.prompt.tolist(), row.canvas.tolist(), row.steps)
@@ -90,16 +92,52 @@ def arbitrary(seed: int, eos_shares: Sequence[float], sure: float = 0.2) -> Scri
     return script
 
 
-def engine_of(runner: ScriptedRunner | Script, **limits: int) -> Engine:
+class Recorded(NamedTuple):
+    """One step of one request, as an observer of the engine saw it."""
+
+    before: np.ndarray  # the canvas that the model saw
+    record: StepRecord
+    after: np.ndarray
+
+
+class RecordingEngine(Engine):
+    """An engine that remembers its handles, and every canvas of every request."""
+
+    def __init__(self, runner: Runner, special: SpecialTokens = SPECIAL, **more: Any) -> None:
+        super().__init__(runner, special, more.pop("detokenize", decode), **more)
+        self.handles: dict[str, Handle] = {}
+        self.steps: dict[str, list[Recorded]] = {}
+        self.observe = self._note
+
+    def add(self, id: str, prompt: list[int], params: DecodeParams, **parts: Any) -> Handle:
+        handle = self.submit(Request(id, prompt, params, **parts), Detail.STEPS)
+        self.handles[id] = handle
+        self.steps[id] = []
+        return handle
+
+    def _note(self, row: Row, record: StepRecord) -> None:
+        steps = self.steps.setdefault(row.id, [])
+        start = np.full(record.length, self.special.mask)
+        steps.append(Recorded(steps[-1].after if steps else start, record, row.canvas.copy()))
+
+
+def engine_of(runner: ScriptedRunner | Script, **limits: int) -> RecordingEngine:
     scripted = runner if isinstance(runner, ScriptedRunner) else ScriptedRunner(runner)
-    return Engine(scripted, SPECIAL, decode, **limits)
+    return RecordingEngine(scripted, **limits)
 
 
-def run_all(engine: Engine, handles: Sequence[Handle]) -> dict[str, Output]:
-    """Step until all of these are done; outputs by request id."""
-    return {output.id: output for output in engine.finish(handles)}
+def run_all(engine: RecordingEngine) -> dict[str, Output]:
+    """Step until nothing is left; outputs by request id, without those that were cancelled."""
+    while engine.has_work:
+        engine.step()
+    return {
+        id: handle.result()
+        for id, handle in engine.handles.items()
+        if handle.result().finish_reason is not FinishReason.CANCELLED
+    }
 
 
 def run_one(runner: ScriptedRunner | Script, params: DecodeParams, prompt: str = "?") -> Output:
     engine = engine_of(runner)
-    return engine.finish([engine.submit(Request("only", encode(prompt), params))])[0]
+    engine.add("only", encode(prompt), params)
+    return run_all(engine)["only"]

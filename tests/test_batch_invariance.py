@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.engine.batch import pack
-from rho_eos.engine.sequence import Sequence
+from rho_eos.engine.batch import RowInput, pack
 from rho_eos.models.attention import PackedRows
 from rho_eos.tiny.tasks import TASKS, held_out
 
@@ -21,7 +20,9 @@ PARAMS = {
     ],
     "mixed policies": [
         DecodeParams(policy=policy, initial_length=48, max_new_tokens=96)
-        for _, policy in zip(PROMPTS, ["rho-eos", "fixed", "daedal"] * len(PROMPTS), strict=False)
+        for _, policy in zip(
+            PROMPTS, ["rho-eos", "fixed", "daedal", "released"] * len(PROMPTS), strict=False
+        )
     ],
 }
 
@@ -51,13 +52,14 @@ def test_same_tokens_at_any_batch_size_and_in_any_order(
 
 def test_logits_are_equal_alone_and_packed() -> None:
     llm = LLM("tiny")
+    canvas = np.full(32, llm.special.mask)
     rows = [
-        Sequence(str(n), np.array(llm.prepare(prompt, p)[0]), p, llm.special)
-        for n, (prompt, p) in enumerate(zip(PROMPTS, PARAMS["greedy"], strict=True))
+        RowInput(np.array(llm.preparer.prepare(prompt, p).prompt), canvas, np.arange(32))
+        for prompt, p in zip(PROMPTS, PARAMS["greedy"], strict=True)
     ]
 
-    def logits(sequences: list[Sequence]) -> tuple[torch.Tensor, ...]:
-        batch = pack(sequences, shift=0)
+    def logits(sequences: list[RowInput]) -> tuple[torch.Tensor, ...]:
+        batch = pack(sequences, shift=0, mask=llm.special.mask)
         with torch.inference_mode():
             packed = llm.model(
                 torch.from_numpy(batch.input_ids)[None],

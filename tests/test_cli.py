@@ -240,7 +240,7 @@ def test_watch_on_a_terminal_of_80_columns(byte_checkpoint: Path) -> None:
         screen += chunk
     assert process.wait(timeout=60) == 0
     text = screen.decode(errors="replace")
-    assert "rho-eos · step 1" in text and "MASKs" in text and "▒" in text
+    assert "ρ-EOS · step 1" in text and "MASKs" in text and "▒" in text
     assert "\x1b[" in text  # it is redrawn in place
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     panel = [line for line in re.split(r"[\r\n]+", plain) if line.startswith(("│", "╭", "╰"))]

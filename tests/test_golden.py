@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from rho_eos.config import DecodeParams
-from rho_eos.decoding.policy import SpecialTokens
-from rho_eos.engine.engine import Engine, StepEvent
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.runner import ModelRunner
+from rho_eos.tokens import SpecialTokens
 from tests.conftest import DATA
-from tests.scripted import run_all
+from tests.scripted import Recorded, RecordingEngine, run_all
 
 SPECIAL = SpecialTokens(mask=3, eos=2)
 EXCUSED_GAP = 1e-5
@@ -30,48 +29,48 @@ class NarrowestGap:
         self.model = model
 
     @torch.inference_mode()
-    def __call__(self, events: list[StepEvent]) -> float:
-        return min(self._of_step(event) for event in events if event.record.committed)
+    def __call__(self, prompt: list[int], steps: list[Recorded]) -> float:
+        return min(self._of_step(prompt, step) for step in steps if step.record.committed)
 
-    def _of_step(self, event: StepEvent) -> float:
-        prompt = event.sequence.prompt
-        row = torch.from_numpy(np.concatenate((prompt, event.view.canvas)))
+    def _of_step(self, prompt: list[int], step: Recorded) -> float:
+        row = torch.from_numpy(np.concatenate((prompt, step.before)))
         logits = self.model(row[None]).logits[0, len(prompt) :]
         logits[:, SPECIAL.mask] = -torch.inf
-        committed = [position for position, _, _ in event.record.committed]
+        committed = [position for position, _, _ in step.record.committed]
         best = logits.softmax(-1)[committed].topk(2).values
         return float((best[:, 0] - best[:, 1]).min())
 
 
 @pytest.fixture(scope="module")
-def decoded(golden_model: Any) -> tuple[dict[str, list[int]], dict[str, list[StepEvent]]]:
+def decoded(golden_model: Any) -> tuple[dict[str, list[int]], dict[str, list[Recorded]]]:
     """All requests at once, eight rows per forward: policies and lengths mixed as they come."""
-    engine = Engine(ModelRunner(golden_model, SPECIAL), SPECIAL, lambda ids: "", max_rows=8)
+    engine = RecordingEngine(
+        ModelRunner(golden_model, SPECIAL), SPECIAL, detokenize=lambda ids: "", max_rows=8
+    )
     order = np.random.default_rng(0).permutation(len(TRACES))
     for index in order:
         trace = TRACES[index]
         limits = {"max_new_tokens": 256, **trace["parameters"]}
         params = DecodeParams.from_mapping({**limits, "early_stop": False})
         engine.add(trace["id"], trace["prompt_token_ids"], params)
-    events: dict[str, list[StepEvent]] = {trace["id"]: [] for trace in TRACES}
-    outputs = run_all(engine, lambda event: events[event.sequence.id].append(event))
-    return {id: output.canvas_token_ids for id, output in outputs.items()}, events
+    outputs = run_all(engine)
+    return {id: output.canvas_token_ids for id, output in outputs.items()}, engine.steps
 
 
 @pytest.mark.parametrize("implementation", ["llada-generate", "daedal", "rho-eos-released"])
 def test_canvases_equal_the_published_ones(
     implementation: str,
-    decoded: tuple[dict[str, list[int]], dict[str, list[StepEvent]]],
+    decoded: tuple[dict[str, list[int]], dict[str, list[Recorded]]],
     golden_model: Any,
 ) -> None:
-    canvases, events = decoded
+    canvases, steps = decoded
     traces = [trace for trace in TRACES if trace["implementation"] == implementation]
     assert len(traces) >= 60
     excused, wrong = [], []
     for trace in traces:
         id = trace["id"]
         if canvases[id] != trace["canvas_token_ids"]:
-            gap = NarrowestGap(golden_model)(events[id])
+            gap = NarrowestGap(golden_model)(trace["prompt_token_ids"], steps[id])
             (excused if gap < EXCUSED_GAP else wrong).append(f"{id} (narrowest gap {gap:.1e})")
     for name in excused:
         print(f"excused: {implementation} {name}")

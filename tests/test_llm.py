@@ -67,7 +67,7 @@ def test_streamed_deltas_are_the_text_and_records_tell_the_story(llm: LLM) -> No
 def test_leaving_a_stream_cancels_the_request(llm: LLM) -> None:
     for _ in llm.stream("hello", SHORT):
         break
-    assert not llm.engine.has_work and not llm.engine.sequences
+    assert not llm.engine.has_work
 
 
 def test_transformers_streamer_gets_the_prompt_drafts_and_confirmed_tokens(
@@ -93,7 +93,7 @@ def test_transformers_streamer_gets_the_prompt_drafts_and_confirmed_tokens(
             super().end()
 
     streamer = Recorder()
-    prompt, _ = llm.prepare("hello", SHORT)
+    prompt = llm.preparer.prepare("hello", SHORT).prompt
     output = llm.generate("hello", SHORT, streamer=streamer)[0]
     assert streamer.final == prompt + output.token_ids
     assert streamer.drafts == output.usage.nfe - 1 and streamer.ended
@@ -110,7 +110,7 @@ def test_the_context_bounds_the_canvas(llm: LLM) -> None:
 
 def test_a_base_model_takes_plain_prompts(tmp_path: Path) -> None:
     base = LLM(str(write_checkpoint(tmp_path, chat_template=None)))
-    ids, _ = base.prepare("hi", SHORT)
+    ids = base.preparer.prepare("hi", SHORT).prompt
     assert base.tokenizer.decode(ids) == "hi"
 
 
@@ -199,7 +199,7 @@ def test_a_dream_tokenizer_loads_without_its_remote_code(
     (folder / "tokenization_dream.py").write_text("raise SystemExit('remote code was run')")
     dream = LLM(str(folder))
     assert dream.special.end_of_turn == 5
-    assert dream.prepare("abab", SHORT, raw=True)[0] == [4, 4]
+    assert dream.preparer.prepare("abab", SHORT, raw=True).prompt == [4, 4]
     assert dream.generate(["ab"], SHORT)[0].usage.nfe > 0
 
 

@@ -78,7 +78,7 @@ def write_outputs(
     done: Callable[[Output], None],
     complain: Callable[[str], None],
 ) -> None:
-    """Write each output the moment it is finished; a failed one is reported, and can be run again."""
+    """Write each output the moment it is finished. A failed one is reported; it can run again."""
     for output in outputs:
         if output.finish_reason is FinishReason.ERROR:
             complain(f"request {output.id}: {output.error}")

@@ -65,8 +65,8 @@ class LLM:
         """Decode prompts together; outputs come in the order of the prompts.
 
         A text goes through the chat template as a user's message, unless `raw` or the model has
-        none. `streamer` is one of transformers' (for a single prompt). `canvas` is what every answer
-        starts from, token ids with the MASK id where a token is wanted; `processors` change logits.
+        none. `streamer` is one of transformers' (for a single prompt). `canvas` is what the answers
+        start from, token ids with the MASK id where one is wanted; `processors` change logits.
         """
         batch = _as_list(prompts)
         each = _params_for_each(params, len(batch))

@@ -9,10 +9,12 @@ import importlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from rho_eos.errors import UserError
 
@@ -49,13 +51,24 @@ def load_plugin(name: str) -> None:
         raise
 
 
-def load_entry_points(group: str) -> None:
-    """What installed packages announce; one that does not import is a warning, not the end."""
+def load_entry_points(group: str, register: Callable[[Any], object]) -> None:
+    """What installed packages announce: a module that registers, or the thing to register.
+
+    A package that does not work must not keep the others from working: it is a line in the log.
+    """
     for entry in entry_points(group=group):
         try:
-            entry.load()
+            found = entry.load()
+            if not isinstance(found, ModuleType):
+                register(found)
         except Exception as error:
-            logger.warning("%s %r cannot be loaded: %s", group, entry.name, error)
+            logger.warning(
+                "rho-eos: %s of %s (%s) cannot be loaded: %s",
+                group.removeprefix("rho_eos."),
+                entry.dist.name if entry.dist else "an unknown package",
+                entry.value,
+                " ".join(f"{type(error).__name__}: {error}".split()),
+            )
 
 
 def absolute(names: Iterable[str]) -> tuple[str, ...]:

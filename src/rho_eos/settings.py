@@ -43,7 +43,7 @@ class Settings(BaseModel):
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        return cls(**mapping)
+        return cls(**{str(name): value for name, value in mapping.items()})
 
     def replaced(self, **changes: Any) -> Self:
         """The same with some values changed, and checked again."""
@@ -53,19 +53,22 @@ class Settings(BaseModel):
     def _sentence(cls, error: ValidationError) -> str:
         """The first thing that is wrong, in words."""
         first = error.errors()[0]
-        if first["type"] == "value_error":  # a check of ours that looks at several fields
+        if not first["loc"]:  # a check of ours that looks at several fields
             return str(first["ctx"]["error"])
         name = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             return cls._unknown(name)
-        value = getattr(error, "_input", None) if first["type"] == "missing" else first["input"]
-        if len(first["loc"]) > 1:  # one item of a list is at fault: say what the list takes
-            return f"{name} holds {value!r}, but takes {takes(cls.model_fields[name])}"
-        return f"{name} is {value!r}, but takes {takes(cls.model_fields[name])}"
+        if first["type"] == "missing":
+            return f"{name} is missing"
+        # One item of a list may be at fault: then say what the list takes.
+        verb = "holds" if len(first["loc"]) > 1 else "is"
+        ours = first["type"] == "value_error"  # a check of ours says itself what it takes
+        what = first["ctx"]["error"] if ours else takes(cls.model_fields[name])
+        return f"{name} {verb} {first['input']!r}, but takes {what}"
 
     @classmethod
     def _unknown(cls, name: str) -> str:
-        return f"unknown parameter {name!r}; known are {', '.join(cls.model_fields)}"
+        return f"unknown parameter {name!r}; known are {', '.join(cls.model_fields) or 'none'}"
 
 
 def kinds(annotation: Any) -> list[Any]:
@@ -114,10 +117,16 @@ def _takes_value(field: FieldInfo) -> str:
     if kind is bool:
         return "true or false"
     if kind in (int, float):
-        return ("an integer" if kind is int else "a number") + _in_range(bounds(field))
+        return _whole(bounds(field)) if kind is int else f"a number{_in_range(bounds(field))}"
     if get_origin(kind) is tuple:
         return "a non-empty text or a list of them"
     return "a non-empty text"
+
+
+def _whole(limits: Mapping[str, float]) -> str:
+    if "ge" in limits and "le" in limits:
+        return f"an integer from {limits['ge']} to {limits['le']}"
+    return f"an integer{_in_range(limits)}"
 
 
 def _in_range(limits: Mapping[str, float]) -> str:
@@ -127,7 +136,7 @@ def _in_range(limits: Mapping[str, float]) -> str:
             return f" of at least {low:g}" if "ge" in limits else f" above {low:g}"
         return "" if high is None else f" of at most {high:g}"
     opening, closing = "[" if "ge" in limits else "(", "]" if "le" in limits else ")"
-    return f" in {opening}{low:,}, {high:,}{closing}"
+    return f" in {opening}{low:g}, {high:g}{closing}"
 
 
 def from_word(name: str, field: FieldInfo, word: str) -> Any:

@@ -1,18 +1,15 @@
 """What holds for every policy and any model, be its predictions ever so senseless.
 
-The `released` preset is left out: it cuts committed tokens, as the code it follows did.
+The policy `released` is left out: it cuts committed tokens, as the code it follows did.
 """
-
-import dataclasses
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rho_eos.config import DecodeParams
-from rho_eos.engine.engine import StepEvent
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.outputs import Output
-from tests.scripted import EOS, MASK, Script, arbitrary, encode, engine_of, run_all
+from tests.scripted import EOS, MASK, Recorded, Script, arbitrary, encode, engine_of, run_all
 
 shares = st.one_of(st.sampled_from([0.0, 0.4, 0.6, 0.8, 1.0]), st.floats(0, 1))
 scripts = st.builds(
@@ -79,20 +76,17 @@ def fixed(draw: st.DrawFn) -> DecodeParams:
 policies = st.one_of(rho_eos(), daedal(), fixed())
 
 
-def decode(
-    script: Script, params: DecodeParams
-) -> tuple[Output, list[StepEvent], list[np.ndarray]]:
-    """The output, every step's event, and the canvas after every step."""
+def decode(script: Script, params: DecodeParams) -> tuple[Output, list[Recorded]]:
+    """The output, and every step with the canvas before and after it."""
     engine = engine_of(script)
-    events: list[StepEvent] = []
-    canvases: list[np.ndarray] = []
+    engine.add("only", encode("?"), params.replaced(trace=True))
+    return run_all(engine)["only"], engine.steps["only"]
 
-    def note(event: StepEvent) -> None:
-        events.append(event)
-        canvases.append(event.sequence.canvas.copy())
 
-    engine.add("only", encode("?"), dataclasses.replace(params, trace=True))
-    return run_all(engine, note)["only"], events, canvases
+def guesses_at(script: Script, step: Recorded) -> list[tuple[int, int]]:
+    """(position, implicit token) at every MASK, from the script itself."""
+    guesses = script(encode("?"), step.before.tolist(), step.record.step)
+    return [(at, int(guesses.token[at])) for at in np.flatnonzero(step.before == MASK)]
 
 
 @settings(max_examples=80, deadline=None)
@@ -100,14 +94,15 @@ def decode(
 def test_a_committed_token_never_changes_and_only_masks_are_dropped(
     script: Script, params: DecodeParams
 ) -> None:
-    _, events, canvases = decode(script, params)
-    for event, after in zip(events, canvases, strict=True):
-        expected = event.view.canvas.copy()
-        for position, token, _ in event.record.committed:
+    _, steps = decode(script, params)
+    for before, record, after in steps:
+        expected = before.copy()
+        for position, token, _ in record.committed:
             assert expected[position] == MASK
             expected[position] = token
-        if event.record.at is not None:  # DAEDAL replaced a MASK by several, and cut at L_max
-            at, extra = event.record.at, params.expansion_base - 1
+        if record.action == "insert":  # DAEDAL replaced a MASK by several, and cut at L_max
+            at = next(i for i, t in enumerate(after) if i >= len(expected) or t != expected[i])
+            extra = params.expansion_base - 1
             expected = np.insert(expected, at, [MASK] * extra)[: params.max_new_tokens]
         kept = min(len(expected), len(after))
         assert after[:kept].tolist() == expected[:kept].tolist()
@@ -120,11 +115,10 @@ def test_a_committed_token_never_changes_and_only_masks_are_dropped(
 def test_no_mask_that_would_become_text_is_dropped_where_content_is_spared(
     script: Script, params: DecodeParams
 ) -> None:
-    _, events, canvases = decode(script, dataclasses.replace(params, spare_content=True))
-    for event, after in zip(events, canvases, strict=True):
-        wanted = event.prediction.positions[event.prediction.token != EOS]
-        masked = [at for at in wanted if event.view.canvas[at] == MASK]
-        assert max(masked, default=0) < len(after)
+    _, steps = decode(script, params.replaced(spare_content=True))
+    for step in steps:
+        text = [at for at, token in guesses_at(script, step) if token != EOS]
+        assert max(text, default=0) < len(step.after)
 
 
 @settings(max_examples=80, deadline=None)
@@ -132,10 +126,12 @@ def test_no_mask_that_would_become_text_is_dropped_where_content_is_spared(
 def test_length_stays_within_its_limits_and_it_ends_in_time(
     script: Script, params: DecodeParams
 ) -> None:
-    output, events, canvases = decode(script, params)
+    output, steps = decode(script, params)
+    canvases = [step.after for step in steps]
     assert all(1 <= len(canvas) <= params.max_new_tokens for canvas in canvases)
-    assert all(event.view.length >= 1 for event in events)
-    assert output.usage.nfe <= params.max_new_tokens + max(params.horizon, 64)
+    assert all(len(step.before) >= 1 for step in steps)
+    horizon = params.horizon if params.policy == "rho-eos" else 64
+    assert output.usage.nfe <= params.max_new_tokens + max(horizon, 64)
     if params.policy == "fixed":
         assert all(len(canvas) == params.initial_length for canvas in canvases)
     if params.policy == "daedal":
@@ -145,26 +141,25 @@ def test_length_stays_within_its_limits_and_it_ends_in_time(
 @settings(max_examples=80, deadline=None)
 @given(scripts, policies)
 def test_no_mask_is_ever_returned(script: Script, params: DecodeParams) -> None:
-    output, _, canvases = decode(script, params)
+    output, steps = decode(script, params)
+    last = steps[-1].after
     assert MASK not in output.token_ids
     assert MASK not in output.canvas_token_ids
-    assert len(output.canvas_token_ids) == len(canvases[-1])
+    assert len(output.canvas_token_ids) == len(last)
     if not params.early_stop:
-        assert output.canvas_token_ids == canvases[-1].tolist()
+        assert output.canvas_token_ids == last.tolist()
 
 
 @settings(max_examples=80, deadline=None)
 @given(scripts, policies)
 def test_density_is_the_share_of_eos_among_masks(script: Script, params: DecodeParams) -> None:
-    _, events, _ = decode(script, params)
-    for event in events:
-        canvas = event.view.canvas.tolist()
-        guesses = script(encode("?"), canvas, event.record.step)
-        votes = [guesses.token[at] == EOS for at, token in enumerate(canvas) if token == MASK]
-        assert event.record.masks == len(votes) > 0
-        assert event.record.rho == sum(votes) / len(votes)
+    _, steps = decode(script, params)
+    for step in steps:
+        votes = [token == EOS for _, token in guesses_at(script, step)]
+        assert step.record.masks == len(votes) > 0
+        assert step.record.rho == sum(votes) / len(votes)
         if params.policy == "rho-eos" and params.signal == "density":
-            assert event.record.signal == event.record.rho
+            assert step.record.signal == step.record.rho
 
 
 @settings(max_examples=80, deadline=None)
@@ -172,16 +167,15 @@ def test_density_is_the_share_of_eos_among_masks(script: Script, params: DecodeP
 def test_it_holds_inside_the_region_and_moves_back_towards_it(
     script: Script, params: DecodeParams
 ) -> None:
-    _, events, canvases = decode(script, params)
-    for event, after in zip(events, canvases, strict=True):
-        record = event.record
+    output, steps = decode(script, params)
+    for number, (_, record, after) in enumerate(steps, start=1):
         change = len(after) - record.length
         assert record.change == change
         late = record.step >= params.horizon or record.length == params.max_new_tokens
         if late or params.rho_low <= record.signal <= params.rho_high:
             assert (record.action, change) == ("hold", 0)
         elif record.signal < params.rho_low:
-            ended = params.early_stop and event.output is not None
+            ended = params.early_stop and number == output.usage.nfe
             assert change > 0 or ended
         else:
             assert change <= 0
@@ -192,10 +186,9 @@ def test_it_holds_inside_the_region_and_moves_back_towards_it(
 def test_with_the_region_of_everything_it_is_fixed_length(
     script: Script, params: DecodeParams
 ) -> None:
-    whole = dataclasses.replace(params, rho_low=0, rho_high=1)
-    control = dataclasses.replace(params, policy="fixed")
-    free, _, _ = decode(script, whole)
-    fix, _, _ = decode(script, control)
+    shared = params.model_dump(include=set(DecodeParams(policy="fixed").model_fields) - {"policy"})
+    free, _ = decode(script, params.replaced(rho_low=0, rho_high=1))
+    fix, _ = decode(script, DecodeParams(policy="fixed", **shared))
     assert free.canvas_token_ids == fix.canvas_token_ids
     assert free.usage.nfe == fix.usage.nfe
 
@@ -203,8 +196,8 @@ def test_with_the_region_of_everything_it_is_fixed_length(
 @settings(max_examples=60, deadline=None)
 @given(scripts, policies)
 def test_stopping_early_returns_the_same_tokens(script: Script, params: DecodeParams) -> None:
-    early, _, _ = decode(script, dataclasses.replace(params, early_stop=True))
-    full, _, _ = decode(script, dataclasses.replace(params, early_stop=False))
+    early, _ = decode(script, params.replaced(early_stop=True))
+    full, _ = decode(script, params.replaced(early_stop=False))
     assert early.token_ids == full.token_ids
     assert early.text == full.text
     assert early.finish_reason == full.finish_reason

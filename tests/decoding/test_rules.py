@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from rho_eos.config import DecodeParams
 from rho_eos.decoding.commit import above_threshold, first_open_block, most_confident
 from rho_eos.decoding.expansion import expansion_factor
-from rho_eos.decoding.fixed import commits_per_step
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.policies.fixed import commits_per_step
 from rho_eos.decoding.policy import Prediction, View
 from rho_eos.decoding.signal import confidence, density
 from tests.scripted import EOS, MASK

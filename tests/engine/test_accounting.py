@@ -4,12 +4,20 @@ import json
 
 import pytest
 
-from rho_eos.config import DecodeParams
-from rho_eos.engine.engine import StepEvent
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.outputs import Output, StepRecord
-from tests.scripted import EOS, MASK, ScriptedRunner, arbitrary, encode, engine_of, run_all
+from tests.scripted import (
+    EOS,
+    MASK,
+    RecordingEngine,
+    ScriptedRunner,
+    arbitrary,
+    encode,
+    engine_of,
+    run_all,
+)
 
-Run = tuple[dict[str, Output], ScriptedRunner, list[StepEvent]]
+Run = tuple[dict[str, Output], ScriptedRunner, RecordingEngine]
 
 LIMITS = {"initial_length": 24, "max_new_tokens": 96, "block_length": 16, "trace": True}
 PROMPT = "prompt"
@@ -19,7 +27,7 @@ PARAMS = {
     "rho-eos, confidence": DecodeParams(signal="confidence", **LIMITS),
     "rho-eos, to the end": DecodeParams(early_stop=False, **LIMITS),
     "daedal": DecodeParams(policy="daedal", early_stop=False, **LIMITS),
-    "released": DecodeParams(preset="released", early_stop=False, **LIMITS),
+    "released": DecodeParams(policy="released", early_stop=False, **LIMITS),
     "guided": DecodeParams(cfg_scale=1.0, **LIMITS),
 }
 
@@ -32,18 +40,15 @@ def replay(trace: list[StepRecord], length: int, limit: int) -> list[int]:
         assert record.masks == canvas.count(MASK)
         for position, token, _ in record.committed:
             canvas[position] = token
-        after = record.length + record.change
-        if record.action == "insert":
-            canvas[record.at : record.at] = [MASK] * 7
-            canvas = canvas[:after]
-        elif record.action == "close":
-            canvas += [EOS] * record.change
-        elif record.action == "expand":
-            canvas += [MASK] * record.change
-        elif record.action == "contract":
-            canvas = canvas[:after]
-        else:
+        if record.moved is None:
             assert (record.action, record.change) == ("hold", 0)
+            continue
+        before, canvas = canvas, []
+        for first, count in record.moved:
+            canvas += [MASK] * count if first is None else before[first : first + count]
+        for position, token in record.written:
+            canvas[position] = MASK if token is None else token
+        assert len(canvas) == record.length + record.change
     return canvas
 
 
@@ -54,8 +59,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     engine = engine_of(runner, max_rows=4)
     for id, params in PARAMS.items():
         engine.add(id, encode(PROMPT), params)
-    events: list[StepEvent] = []
-    return run_all(engine, events.append), runner, events
+    return run_all(engine), runner, engine
 
 
 def test_a_trace_replayed_gives_the_final_canvas(
@@ -103,15 +107,19 @@ def test_waiting_and_running_time_add_up(
             assert output.usage.seconds_waiting > 0
 
 
-def test_events_carry_the_draft_the_model_saw(
-    run: Run,
-) -> None:
-    for event in run[2]:
-        assert MASK not in event.draft
-        committed = event.view.canvas != MASK
-        assert (event.draft[committed] == event.view.canvas[committed]).all()
-        for position, token, _ in event.record.committed:
-            assert event.draft[position] == token
+def test_events_carry_what_is_final_and_a_draft_of_the_rest(run: Run) -> None:
+    _, _, engine = run
+    for id, handle in engine.handles.items():
+        for event, step in zip(handle.events, engine.steps[id], strict=True):
+            assert event.record is step.record
+            canvas = [*event.token_ids, *event.draft_ids]
+            assert MASK not in canvas
+            for position, token, _ in event.record.committed:
+                assert canvas[position] == token
+            if id == "released":  # it may still cut what is committed: nothing is final
+                assert event.output or not event.token_ids
+            else:
+                assert event.token_ids == step.after[: len(event.token_ids)].tolist()
 
 
 def test_an_output_is_one_json_line(

@@ -1,6 +1,5 @@
 """The engine against the naive decoder: the same tokens for every policy, in mixed batches."""
 
-import dataclasses
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -9,15 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from rho_eos.config import DecodeParams
-from rho_eos.engine.engine import Engine
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.outputs import Output
 from tests.reference.bridge import IDS, SPECIAL, logits_of, rule_of
 from tests.reference.decoder import Result, returned_tokens
 from tests.reference.decoder import decode as reference_decode
 from tests.reference.random_llada import random_llada
-from tests.scripted import run_all
+from tests.scripted import RecordingEngine, run_all
 
 LIMITS = {"initial_length": 16, "max_new_tokens": 48, "block_length": 12}
 POLICIES = {
@@ -56,7 +54,9 @@ def some_prompts(count: int, seed: int = 0, vocabulary: int = 40) -> list[list[i
 def engine_decode(
     model: Any, prompts: Sequence[list[int]], params: Sequence[DecodeParams], rows: int = 8
 ) -> list[Output]:
-    engine = Engine(ModelRunner(model, SPECIAL), SPECIAL, lambda ids: "", max_rows=rows)
+    engine = RecordingEngine(
+        ModelRunner(model, SPECIAL), SPECIAL, detokenize=lambda ids: "", max_rows=rows
+    )
     for index, (prompt, how) in enumerate(zip(prompts, params, strict=True)):
         engine.add(str(index), prompt, how)
     outputs = run_all(engine)
@@ -69,7 +69,7 @@ def runs(name: str) -> tuple[list[Output], list[Output], list[Result]]:
     model = random_llada(**MODELS[name])
     prompts = some_prompts(3 * len(POLICIES))
     params = [how for how in POLICIES.values() for _ in range(3)]
-    full = [dataclasses.replace(how, early_stop=False, trace=True) for how in params]
+    full = [how.replaced(early_stop=False, trace=True) for how in params]
     rules = [rule_of(how) for how in full]
     return (
         engine_decode(model, prompts, full),
@@ -185,9 +185,7 @@ def test_guidance_masks_the_prompt_and_only_the_prompt() -> None:
 
         theirs = reference_decode(guided, [prompt] * 2, [rule_of(p) for p in params], IDS)
         ours = engine_decode(model, [prompt] * 2, params)
-        unguided = engine_decode(
-            model, [prompt] * 2, [dataclasses.replace(p, cfg_scale=0.0) for p in params]
-        )
+        unguided = engine_decode(model, [prompt] * 2, [p.replaced(cfg_scale=0.0) for p in params])
         for output, row, without in zip(ours, theirs, unguided, strict=True):
             assert output.canvas_token_ids == row.canvas
             assert output.usage.positions_evaluated == 2 * row.positions_evaluated

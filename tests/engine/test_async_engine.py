@@ -4,20 +4,19 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from itertools import pairwise
 
 import pytest
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.async_engine import AsyncEngine
-from rho_eos.engine.calls import (
-    BatchFailedError,
-    Call,
+from rho_eos.engine.calls import Call
+from rho_eos.engine.errors import (
     DeadlineExceededError,
-    Detail,
     QueueFullError,
+    RequestFailedError,
     UnavailableError,
 )
+from rho_eos.engine.request import Detail, Request
 from tests.scripted import encode, engine_of, says
 from tests.server.scripted_server import ControlledRunner
 
@@ -46,14 +45,15 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 def submit(
     engine: AsyncEngine, *prompts: str, detail: Detail = Detail.OUTPUT, **more: float
 ) -> Call:
-    return engine.submit([(encode(prompt), PARAMS) for prompt in prompts], detail, **more)
+    requests = [Request(prompt, encode(prompt), PARAMS) for prompt in prompts]
+    return engine.submit(requests, detail, **more)
 
 
 async def text_of(call: Call) -> str:
     with call:
-        [update] = [update async for update in call]
-    assert update.output is not None
-    return update.output.text
+        [(_, event)] = [news async for news in call]
+    assert event.output is not None
+    return event.output.text
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -79,15 +79,16 @@ def test_detail_decides_what_is_heard() -> None:
             heard = {}
             for detail in Detail:
                 with submit(engine, "?", detail=detail) as call:
-                    heard[detail] = [update async for update in call]
+                    heard[detail] = [event async for _, event in call]
             assert len(heard[Detail.OUTPUT]) == 1
-            texts = [update.text for update in heard[Detail.TEXT]]
-            assert texts[-1] == "hello" and len(texts) > 2
-            assert all(late.startswith(early) for early, late in pairwise(texts))
+            deltas = [event.delta for event in heard[Detail.TEXT]]
+            assert "".join(deltas) == "hello" and len(deltas) > 2
+            assert all(deltas[:-1])
             steps = heard[Detail.STEPS]
-            assert [u.record.step for u in steps if u.record] == list(range(len(steps)))
-            written = "".join(text for update in steps for text in update.tokens)
-            assert sorted(written) == sorted("hello")  # in whatever order they were committed
+            assert [event.record.step for event in steps] == list(range(len(steps)))
+            assert "".join(event.delta for event in steps) == "hello"
+            written = [token for event in steps for _, token, _ in event.record.committed]
+            assert set(encode("hello")) <= set(written)
 
     run(test)
 
@@ -111,31 +112,28 @@ def test_leaving_a_call_takes_it_out_before_the_next_forward() -> None:
     run(test)
 
 
-def test_a_failed_forward_fails_its_batch_and_nobody_else() -> None:
+def test_a_failed_forward_fails_the_culprit_and_nobody_else() -> None:
     runner = ControlledRunner(says("fine"))
     runner.fault = lambda prompts: ValueError("boom") if "bad" in prompts else None
 
     async def test() -> None:
-        async with started(runner, max_rows=2) as engine:
+        async with started(runner, max_rows=3) as engine:
             runner.may_run.clear()
-            prompts = ["bad", "mate", "third", "fourth", "fifth"]
+            prompts = ["first", "bad", "mate", "third", "fourth"]
             calls = [submit(engine, prompt) for prompt in prompts]
             await asyncio.sleep(0.05)
             runner.may_run.set()
             results = await asyncio.gather(*map(text_of, calls), return_exceptions=True)
-            for prompt, result in zip(prompts, results, strict=True):
-                if prompt in runner.failed:
-                    assert type(result) is BatchFailedError
-                    assert "ValueError" in str(result) and "boom" not in str(result)
-                else:
-                    assert result == "fine"
-            assert "bad" in runner.failed and "fifth" not in runner.failed
+            failed = results.pop(1)
+            assert type(failed) is RequestFailedError
+            assert "ValueError" in str(failed) and "boom" not in str(failed)
+            assert results == ["fine"] * 4
             assert engine.ready and engine.running == 0
 
     run(test)
 
 
-def test_a_fault_in_what_follows_a_forward_fails_its_batch_too() -> None:
+def test_a_fault_in_what_follows_a_forward_fails_its_request_only() -> None:
     """Whoever had just finished in that step must hear of it as well, or would wait for ever."""
     runner = ControlledRunner(says("fine"))
 
@@ -156,7 +154,10 @@ def test_a_fault_in_what_follows_a_forward_fails_its_batch_too() -> None:
             await asyncio.sleep(0.05)
             runner.may_run.set()
             results = await asyncio.gather(*map(text_of, calls), return_exceptions=True)
-            assert [type(result) for result in results] == [BatchFailedError] * 2
+            assert sorted(type(result).__name__ for result in results) == [
+                "RequestFailedError",
+                "str",
+            ]
             assert await text_of(submit(engine, "next")) == "fine"
 
     run(test)
@@ -253,8 +254,8 @@ def test_a_call_of_several_sequences_ends_with_the_last_of_them() -> None:
     async def test() -> None:
         async with started(ControlledRunner(says("hi"))) as engine:
             with submit(engine, "a", "b", "c") as call:
-                updates = [update async for update in call]
-            assert sorted(update.index for update in updates) == [0, 1, 2]
-            assert [update.text for update in updates] == ["hi"] * 3
+                news = [news async for news in call]
+            assert sorted(index for index, _ in news) == [0, 1, 2]
+            assert [event.output.text for _, event in news if event.output] == ["hi"] * 3
 
     run(test)

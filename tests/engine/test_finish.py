@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.outputs import FinishReason
 from tests.scripted import (
     END_OF_TURN,

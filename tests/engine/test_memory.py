@@ -8,9 +8,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.engine.request import Handle, Request
+from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.engine.sequence import Sequence
 from tests.engine.test_sampling import SameEverywhere
 from tests.reference.bridge import SPECIAL
 
@@ -31,6 +32,10 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
+def row_of(params: DecodeParams) -> Row:
+    return Row(Handle(Request("", list(range(4, 12)), params)), SPECIAL)
+
+
 @pytest.mark.parametrize(
     "params",
     [
@@ -48,7 +53,7 @@ def test_logits_are_held_in_chunks_of_the_given_size(
     use_cores(1)  # tensors are seen in this thread only
     model = SameEverywhere([0.0] * VOCABULARY)
     runner = ModelRunner(model, SPECIAL, logits_megabytes=1)
-    rows = [Sequence(str(i), torch.arange(4, 12).numpy(), params, SPECIAL) for i in range(3)]
+    rows = [row_of(params) for _ in range(3)]
     with LargestTensor() as largest:
         predictions = runner.predict(rows)
     assert sum(len(p.positions) for p in predictions) == 3 * params.first_length
@@ -58,7 +63,7 @@ def test_logits_are_held_in_chunks_of_the_given_size(
 def test_the_chunk_size_changes_no_prediction() -> None:
     torch.manual_seed(0)
     logits = torch.randn(VOCABULARY).tolist()
-    rows = [Sequence("a", torch.arange(4, 12).numpy(), DecodeParams(), SPECIAL)]
+    rows = [row_of(DecodeParams())]
     small, large = (
         ModelRunner(SameEverywhere(logits), SPECIAL, logits_megabytes=size).predict(rows)[0]
         for size in (1, 512)

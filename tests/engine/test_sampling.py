@@ -1,6 +1,5 @@
-"""What is drawn: greedy, Gumbel noise from a seed, minimum length; on models with known logits."""
+"""What is drawn: greedy, or from the tempered softmax by a seed; on models with known logits."""
 
-import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.sampling import draws_for
 from rho_eos.outputs import Output
 from tests.engine.test_against_reference import engine_decode, some_prompts
 from tests.reference.random_llada import END_OF_TURN, EOS, MASK, random_llada
@@ -70,6 +70,98 @@ def test_draws_follow_the_tempered_softmax(temperature: float) -> None:
     assert chi_square < 18.5  # 99.9 % of fair draws, with 4 degrees of freedom
 
 
+@pytest.mark.parametrize("vocabulary", [4096, 5003])  # in blocks of 128, and of no blocks at all
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 5.0])
+def test_a_large_vocabulary_is_drawn_from_as_fairly(vocabulary: int, temperature: float) -> None:
+    """Grouped into 50 classes of about equal weight, so that a chi-square test has its say."""
+    logits = np.random.default_rng(vocabulary).normal(size=vocabulary) * 2
+    weights = np.exp((logits - logits.max()) / temperature)
+    weights[MASK] = 0
+    cumulative = np.cumsum(weights) / weights.sum()
+    group = np.minimum((cumulative * 50).astype(int), 49)
+    count = 20_000
+    drawn = draw(logits.tolist(), count, temperature=temperature, seed=1).canvas_token_ids
+    observed = np.bincount(group[drawn], minlength=50)
+    expected = count * np.bincount(group, weights=weights, minlength=50) / weights.sum()
+    filled = expected > 5
+    chi_square = ((observed - expected)[filled] ** 2 / expected[filled]).sum()
+    assert chi_square < 90  # 49 degrees of freedom: 85.4 in one of a thousand fair draws
+    assert observed[~filled].sum() < 3 * expected[~filled].sum() + 20
+
+
+def test_neighbouring_positions_steps_and_seeds_are_independent() -> None:
+    """With two equal tokens, pairs of draws are spread evenly over the four combinations."""
+    logits = [-99.0, -99.0, -99.0, -99.0, 0.0, 0.0]
+    drawn = {
+        seed: np.array(draw(logits, 8000, temperature=1.0, seed=seed).canvas_token_ids) - 4
+        for seed in (1, 2)
+    }
+    neighbours = drawn[1][:-1] * 2 + drawn[1][1:]
+    seeds = drawn[1] * 2 + drawn[2]
+    for pairs in (neighbours, seeds):
+        counts = np.bincount(pairs, minlength=4)
+        expected = len(pairs) / 4
+        assert ((counts - expected) ** 2 / expected).sum() < 16.3  # 3 degrees of freedom
+
+
+def test_draws_at_a_position_do_not_depend_on_how_many_positions_there_are() -> None:
+    params = DecodeParams(temperature=1.0, seed=9)
+    few = draws_for(params, 3, np.array([2, 7]))
+    many = draws_for(params, 3, np.arange(50))
+    assert few.uniform.tolist() == many.uniform[[2, 7]].tolist()
+
+
+def test_top_k_draws_among_the_k_likeliest() -> None:
+    logits = [0.5, -1.0, 0.0, 4.0, 1.0, -0.5]  # MASK (3) does not count among them
+    drawn = draw(logits, 3000, temperature=1.0, top_k=2, seed=2).canvas_token_ids
+    assert set(drawn) == {4, 0}
+    share = np.exp(1.0) / (np.exp(1.0) + np.exp(0.5))
+    assert drawn.count(4) / 3000 == pytest.approx(share, abs=0.04)
+    assert set(draw(logits, 200, temperature=9.0, top_k=1).canvas_token_ids) == {4}
+
+
+def test_top_p_draws_among_the_first_that_hold_the_share() -> None:
+    logits = np.log([0.5, 0.25, 0.15, 1e-9, 0.07, 0.03]).tolist()
+
+    def seen(top_p: float) -> set[int]:
+        return set(draw(logits, 3000, temperature=1.0, top_p=top_p, seed=4).canvas_token_ids)
+
+    assert seen(0.4) == {0}
+    assert seen(0.6) == {0, 1}  # the one that crosses the line still belongs to them
+    assert seen(0.8) == {0, 1, 2}
+    assert seen(0.95) == {0, 1, 2, 4}
+    assert seen(1.0) == {0, 1, 2, 4, 5}
+
+
+def test_top_k_comes_before_top_p() -> None:
+    logits = np.log([0.4, 0.3, 0.2, 1e-9, 0.1]).tolist()
+    drawn = draw(logits, 2000, temperature=1.0, top_k=2, top_p=0.6, seed=4).canvas_token_ids
+    assert set(drawn) == {0, 1}  # of 0.4 and 0.3, which are now 4/7 and 3/7, one is not 0.6
+
+
+def test_a_limit_concerns_its_own_request_only() -> None:
+    logits = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    common = {"policy": "fixed", "initial_length": 400, "steps": 1, "temperature": 1.0}
+    free, limited = engine_decode(
+        SameEverywhere(logits),
+        [[5], [5]],
+        [
+            DecodeParams(block_length=None, early_stop=False, **common),
+            DecodeParams(block_length=None, early_stop=False, top_k=1, **common),
+        ],
+    )
+    assert len(set(limited.canvas_token_ids)) == 1
+    assert set(free.canvas_token_ids) == {0, 1, 2, 4, 5}
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-6, 100.0])
+def test_the_coldest_and_the_hottest_draws_are_sound(temperature: float) -> None:
+    logits = [50.0, -50.0, 0.0, 90.0, 60.0, 1.0]
+    drawn = set(draw(logits, 500, temperature=temperature, seed=1).canvas_token_ids)
+    assert MASK not in drawn
+    assert drawn == {4} if temperature < 1 else len(drawn) >= 4
+
+
 def test_confidence_is_the_probability_without_noise() -> None:
     logits = [0.5, -1.0, 0.0, 4.0, 1.0, -0.5]
     probabilities = np.exp(logits) / np.exp(logits).sum()  # MASK's share stays in the sum
@@ -86,7 +178,7 @@ def test_a_seed_gives_the_same_text_and_another_seed_another() -> None:
     params = DecodeParams(initial_length=12, max_new_tokens=24, temperature=1.0, early_stop=False)
 
     def canvases(seed: int, rows: int) -> list[list[int]]:
-        seeded = [dataclasses.replace(params, seed=seed)] * len(prompts)
+        seeded = [params.replaced(seed=seed)] * len(prompts)
         return [o.canvas_token_ids for o in engine_decode(model, prompts, seeded, rows)]
 
     assert canvases(7, rows=1) == canvases(7, rows=4)
@@ -121,6 +213,6 @@ def test_a_minimum_length_concerns_its_own_request_only() -> None:
     logits = [0.0] * 8
     logits[EOS], logits[6] = 5.0, 1.0
     how = DecodeParams(policy="fixed", initial_length=6)
-    both = [how, dataclasses.replace(how, min_new_tokens=3)]
+    both = [how, how.replaced(min_new_tokens=3)]
     free, held = engine_decode(SameEverywhere(logits), [[7], [7]], both)
     assert (free.token_ids, held.token_ids) == ([], [6] * 3)

@@ -1,10 +1,9 @@
 """Who runs when: admission, growth beyond the budget, leaving and cancelling."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.outputs import FinishReason
 from tests.scripted import (
     MASK,
@@ -151,12 +150,14 @@ def test_everybody_finishes_with_what_they_would_get_alone(
 def test_a_running_request_can_be_cancelled() -> None:
     runner = ScriptedRunner(says("hello"))
     engine = engine_of(runner, max_rows=1)
-    engine.add("a", encode("?"), DecodeParams(policy="fixed", initial_length=8, block_length=1))
+    length = {"initial_length": 8, "block_length": 1}
+    handle = engine.add("a", encode("?"), DecodeParams(policy="fixed", **length))
     engine.add("b", encode("?"), fixed(4, 1))
     engine.step()
     engine.step()
-    output = engine.cancel("a")
-    assert output is not None
+    engine.cancel(handle)
+    output = handle.result()
+    assert runner.released == ["a"]
     assert output.finish_reason is FinishReason.CANCELLED
     assert output.text == "he"
     assert MASK not in output.canvas_token_ids
@@ -169,27 +170,31 @@ def test_a_waiting_request_can_be_cancelled() -> None:
     runner = ScriptedRunner(says("hello"))
     engine = engine_of(runner, max_rows=1)
     engine.add("a", encode("?"), fixed(4, 1))
-    engine.add("b", encode("?"), fixed(4, 1))
-    output = engine.cancel("b")
-    assert output is not None
+    waiting = engine.add("b", encode("?"), fixed(4, 1))
+    engine.cancel(waiting)
+    output = waiting.result()
     assert (output.text, output.usage.nfe) == ("", 0)
     assert set(run_all(engine)) == {"a"}
 
 
-def test_cancelling_what_is_not_there_does_nothing() -> None:
+def test_cancelling_what_is_done_changes_nothing() -> None:
     engine = engine_of(says("hello"))
-    assert engine.cancel("nobody") is None
-    engine.add("a", encode("?"), fixed(4, 1))
-    run_all(engine)
-    assert engine.cancel("a") is None
-    assert engine.step() == []
+    handle = engine.add("a", encode("?"), fixed(4, 1))
+    output = run_all(engine)["a"]
+    engine.cancel(handle)
+    assert handle.result() is output
+    engine.step()
+    assert len(handle.events) == output.usage.nfe
 
 
-def test_an_id_in_flight_is_not_taken_twice() -> None:
-    engine = engine_of(says("hello"))
-    engine.add("a", encode("?"), fixed(4, 1))
-    with pytest.raises(ValueError, match="'a' is already in flight"):
-        engine.add("a", encode("?"), fixed(4, 1))
+def test_the_runner_hears_of_every_row_that_leaves() -> None:
+    runner = ScriptedRunner(says("hello"))
+    engine = engine_of(runner)
+    engine.add("finishes", encode("?"), fixed(4, 1))
+    engine.add("stays", encode("?"), fixed(4, 4))
+    cancelled = engine.add("cancelled", encode("?"), fixed(4, 4))
+    engine.step()
+    engine.cancel(cancelled)
+    assert runner.released == ["finishes", "cancelled"]
     run_all(engine)
-    engine.add("a", encode("?"), fixed(4, 1))
-    assert set(run_all(engine)) == {"a"}
+    assert runner.released == ["finishes", "cancelled", "stays"]

@@ -1,12 +1,11 @@
 """Runs made up for tests: lines and folders as an evaluation leaves them."""
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 
 
 def line(
@@ -44,7 +43,7 @@ def write_run(folder: Path, lines: Sequence[dict[str, Any]], **params: Any) -> P
     settings = {
         "model": {"model": "random", "weights": "0"},
         "tasks": sorted({each["task"] for each in lines}),
-        "params": dataclasses.asdict(DecodeParams(**params)),
+        "params": DecodeParams(**params).model_dump(mode="json"),
     }
     about = {"settings": settings, "sessions": [{"device": "cpu"}]}
     (folder / "run.json").write_text(json.dumps(about))

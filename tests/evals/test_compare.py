@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rho_eos.evals.compare import compare
-from rho_eos.evals.stats import mean_interval, ratio_interval, sign_test
+from rho_eos.evals.runs.compare import compare
+from rho_eos.evals.runs.stats import mean_interval, ratio_interval, sign_test
 from tests.evals.command import Command
 from tests.evals.runs import line, write_run
 

@@ -6,7 +6,7 @@ import pytest
 
 from rho_eos.errors import UserError
 from rho_eos.evals import find_task
-from rho_eos.evals.answer import code_answer, math_answer, unboxed
+from rho_eos.evals.graders.extraction import code_answer, math_answer, unboxed
 from tests.evals.fixtures import TASKS, sample, samples
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rho_eos.evals.report import summarise, summary_table, write_summary
-from rho_eos.evals.table import Table
+from rho_eos.evals.runs.report import summarise, summary_table, write_summary
+from rho_eos.evals.runs.table import Table
 from tests.evals.runs import line
 
 

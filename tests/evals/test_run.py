@@ -13,20 +13,22 @@ from typing import Any
 
 import pytest
 
-from rho_eos.config import DecodeParams, EngineConfig
+from rho_eos.config import EngineConfig
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.embedded import TinyGsm
 from rho_eos.errors import UserError
-from rho_eos.evals.answers import Answer, Answers, AnswerSource, GoldAnswers, Job
-from rho_eos.evals.run import Evaluation, Progress, evaluate, make_jobs
-from rho_eos.evals.run_folder import read_samples
-from rho_eos.evals.task import Grade, find_task
-from rho_eos.evals.tiny_tasks import TinyGsm
+from rho_eos.evals import Grade, find_task
+from rho_eos.evals.runs.run import Evaluation, Progress, evaluate, make_jobs
+from rho_eos.evals.runs.run_folder import read_samples
+from rho_eos.evals.runs.sources import Answers, AnswerSource, GoldAnswers, Job
+from rho_eos.outputs import FinishReason, Output, Usage
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command
 from tests.support import has_content, wait_until
 
 FIXTURES = Path(__file__).parent.parent / "data" / "evals"
 SHORT = ("--initial-length", "8", "--max-new-tokens", "24")
-USAGE = {"e_token": 3, "n_token": 8, "nfe": 4, "positions_evaluated": 50}
+USAGE = Usage(e_token=3, n_token=8, nfe=4, positions_evaluated=50)
 METRICS = {
     *("n_token", "e_token", "e_ratio", "nfe", "positions_evaluated", "tokens_per_forward"),
     *("adjustments", "expansions", "contractions", "prompt_tokens", "seconds_running"),
@@ -51,7 +53,7 @@ class Script:
                 raise KeyboardInterrupt
             self.asked.append(job.id)
             text = "####" if job.sample.id in self.wrong else job.task.gold(job.sample)
-            yield Answer(job.id, text, "stop", USAGE)
+            yield Output(job.id, text, FinishReason.STOP, usage=USAGE)
 
 
 def run(folder: Path, evaluation: Evaluation, source: AnswerSource) -> list[dict[str, Any]]:
@@ -281,6 +283,7 @@ def test_a_sweep_gives_a_folder_per_policy_and_one_table(
     ("words", "message"),
     [
         (["--tasks", "gsm9k"], "unknown task 'gsm9k', expected one of gsm8k"),
+        ([], "tasks is (), but takes the name of at least one task, unless there is a task file"),
         (["--tasks", ","], "tasks is (), but takes the name of at least one task"),
         (["--tasks", "tiny-gsm,tiny-gsm"], "but takes each task once"),
         (["--tasks", "tiny-gsm", "--limit", "0"], "limit is 0, but takes an integer"),

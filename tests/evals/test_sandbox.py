@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from rho_eos.errors import UserError
-from rho_eos.evals import sandbox, sandbox_run
-from rho_eos.evals.sandbox import Backend, Limits, SandboxError, probe_backend, run_python
-from rho_eos.evals.sandbox_launch import Setup
+from rho_eos.evals.sandbox import Backend, Limits, SandboxError, backends, probe_backend, run_python
+from rho_eos.evals.sandbox import run as sandbox_run
+from rho_eos.evals.sandbox.launch import Setup
 from tests.support import require, wait_until
 
 
@@ -156,7 +156,7 @@ def test_it_works_without_privileges(backend: Backend, tmp_path: Path) -> None:
     require(os.geteuid() == 0, "only root can become another user")
     require(shutil.which("setpriv") is not None, "setpriv is not installed")
     require(python.exists() and python_version(python) >= (3, 11), "no system Python 3.11 or later")
-    package = Path(sandbox.__file__).parents[2]
+    package = Path(backends.__file__).parents[3]
     shared = Path("/tmp") / f"rho-eos-{os.getpid()}-{backend}"
     shutil.copytree(package, shared, ignore=shutil.ignore_patterns("checkpoint", "__pycache__"))
     program = textwrap.dedent(f"""
@@ -193,10 +193,10 @@ def nothing_works(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def refuse(setup: Setup, *_: object) -> None:
         raise SandboxError("unshare: Operation not permitted")
 
-    monkeypatch.setattr(sandbox, "run_in", refuse)
-    sandbox.probe.cache_clear()
+    monkeypatch.setattr(backends, "run_in", refuse)
+    backends.probe.cache_clear()
     yield
-    sandbox.probe.cache_clear()
+    backends.probe.cache_clear()
 
 
 def test_without_a_sandbox_code_is_refused(nothing_works: None) -> None:
@@ -219,11 +219,11 @@ def test_a_real_sandbox_is_preferred_even_where_unsafe_is_allowed(backend: Backe
 
 def test_a_missing_bubblewrap_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    sandbox.probe.cache_clear()
+    backends.probe.cache_clear()
     try:
-        reason = sandbox.unavailable(Backend.BUBBLEWRAP)
+        reason = backends.unavailable(Backend.BUBBLEWRAP)
     finally:
-        sandbox.probe.cache_clear()
+        backends.probe.cache_clear()
     assert reason == "bwrap is not installed"
 
 
@@ -233,11 +233,11 @@ def test_a_sandbox_that_leaks_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_p
     fake.write_text('#!/bin/sh\nwhile [ "$1" != "--" ]; do shift; done\nshift\nexec "$@"\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    sandbox.probe.cache_clear()
+    backends.probe.cache_clear()
     try:
-        assert sandbox.unavailable(Backend.BUBBLEWRAP) is not None
+        assert backends.unavailable(Backend.BUBBLEWRAP) is not None
     finally:
-        sandbox.probe.cache_clear()
+        backends.probe.cache_clear()
 
 
 def test_the_unsafe_backend_still_has_limits_and_an_honest_verdict() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from rho_eos.errors import UserError
@@ -54,6 +56,13 @@ def test_a_gzipped_file_is_read_like_a_plain_one(tmp_path: Path) -> None:
     packed = tmp_path / "HumanEval.jsonl.gz"
     packed.write_bytes(gzip.compress((FOLDER / "humaneval.jsonl").read_bytes()))
     assert find_task("humaneval").load(packed) == samples("humaneval")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_parquet_file_is_read_like_json_lines(task: str, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (FOLDER / f"{task}.jsonl").read_text().splitlines()]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "test.parquet")
+    assert find_task(task).load(tmp_path / "test.parquet") == samples(task)
 
 
 def test_a_cut_off_gzipped_file_is_a_clear_error(tmp_path: Path) -> None:

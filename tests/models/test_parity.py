@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rho_eos.engine.sequence import Sequence
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.batch import pack
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.engine.sequence import Sequence
 from rho_eos.models import FAMILIES
 from rho_eos.models.attention import PACKED, PackedRows
 from tests.conftest import DATA

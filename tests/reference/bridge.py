@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from rho_eos.config import DecodeParams
-from rho_eos.decoding.policy import SpecialTokens
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.tokens import SpecialTokens
 from tests.reference.decoder import Ids, Logits, Rule
 from tests.reference.random_llada import END_OF_TURN, EOS, MASK
 
@@ -15,23 +15,24 @@ IDS = Ids(mask=MASK, eos=EOS, ends=(EOS, END_OF_TURN))
 
 def rule_of(params: DecodeParams, early_stop: bool | None = None) -> Rule:
     """The same rule in the method's letters; `early_stop`, where given, takes precedence."""
-    low, high = params.region
+    low, high = params.region or (0.0, 1.0)
+    own = params.model_dump()
     return Rule(
         policy=params.policy,
         low=low,
         high=high,
-        signal=params.resolved_signal,
+        signal="confidence" if params.policy == "released" else own.get("signal", "density"),
         initial_length=params.initial_length,
         max_length=params.max_new_tokens,
-        threshold=params.threshold,
-        steps=params.steps,
-        block=params.block_length,
-        expansion=params.expansion,
-        base=params.expansion_base,
-        interval=params.expansion_interval,
-        cap=params.expansion_cap,
-        horizon=params.horizon,
-        spare_content=params.spare_content,
+        threshold=own["threshold"],
+        steps=own.get("steps"),
+        block=own["block_length"],
+        expansion=own.get("expansion", "constant"),
+        base=own.get("expansion_base", 8),
+        interval=own.get("expansion_interval", 0.1),
+        cap=own.get("expansion_cap", 8),
+        horizon=own.get("horizon", 0),
+        spare_content=own.get("spare_content", False),
         early_stop=params.early_stop if early_stop is None else early_stop,
     )
 

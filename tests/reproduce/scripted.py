@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rho_eos.evals.answers import Answer, Answers, Job
+from rho_eos.evals.runs.sources import Answers, Job
+from rho_eos.outputs import FinishReason, Output, StepRecord, Usage
 
 
 class Script:
@@ -22,29 +23,31 @@ class Script:
                 raise KeyboardInterrupt
             self.left = None if self.left is None else self.left - 1
             self.asked.append(job.id)
-            yield Answer(job.id, job.task.gold(job.sample), "stop", usage(job), trace(job))
+            text = job.task.gold(job.sample)
+            yield Output(job.id, text, FinishReason.STOP, usage=usage(job), trace=trace(job))
 
 
-def usage(job: Job) -> dict[str, Any]:
+def usage(job: Job) -> Usage:
     assert job.params is not None
     length = job.params.initial_length
-    return {
-        "prompt_tokens": 10,
-        "n_token": length,
-        "e_token": length // 2,
-        "e_ratio": 0.5,
-        "nfe": 3,
-        "positions_evaluated": 3 * (10 + length),
-        "tokens_per_forward": 2.0,
-        "adjustments": 1,
-    }
+    return Usage(
+        prompt_tokens=10,
+        n_token=length,
+        e_token=length // 2,
+        nfe=3,
+        positions_evaluated=3 * (10 + length),
+        committed=6,
+        expansions=1,
+    )
 
 
-def trace(job: Job) -> list[dict[str, Any]]:
+def trace(job: Job) -> list[StepRecord]:
     if job.params is None or not job.params.trace:
         return []
     length = job.params.initial_length
-    return [{"step": step, "rho": 0.25 * step, "length": length} for step in range(3)]
+    return [
+        StepRecord(step, length, length, 0.25 * step, 0.25 * step, "hold", 0) for step in range(3)
+    ]
 
 
 class Watch:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rho_eos.config import EngineConfig
+from rho_eos.embedded import TinyMath
 from rho_eos.errors import UserError
 from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.index import FIGURE_TITLES
@@ -39,6 +40,17 @@ def run(study: Study, source: Script, target: str = "all") -> Watch:
     tables, figures = plan_tables(target, SMALL, []), plan_figures(target, SMALL, [])
     reproduce(study, tables, figures, source.open, watch)
     return watch
+
+
+def test_a_task_that_says_it_has_changed_gets_cells_of_its_own(
+    byte_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = small_study(byte_checkpoint, tmp_path)
+    [plan] = plan_tables("signals", SMALL, [])
+    before = {cell.folder for cell in study.cells([plan])}
+    assert {cell.folder for cell in study.cells([plan])} == before
+    monkeypatch.setattr(TinyMath, "identity", lambda _: {"version": 2})
+    assert not {cell.folder for cell in study.cells([plan])} & before
 
 
 def test_a_model_gives_all_tables_and_figures_and_again_without_being_loaded(
@@ -143,7 +155,7 @@ def test_interrupted_again_and_again_nothing_is_lost_or_asked_twice(
 def test_interrupted_the_command_says_how_to_go_on(
     command: Command, byte_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rho_eos.evals.answers.EngineAnswers", lambda _: Script(stop_after=3))
+    monkeypatch.setattr("rho_eos.evals.runs.sources.EngineAnswers", lambda _: Script(stop_after=3))
     words = ("reproduce", "main", "-m", byte_checkpoint, "--profile", "small", "--limit", "2")
     stopped = command(*words, "--out", tmp_path / "out")
     assert stopped.code == 130 and "run the same command again to continue" in stopped.err

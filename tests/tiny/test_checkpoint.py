@@ -8,7 +8,9 @@ import pytest
 from safetensors import safe_open
 
 import rho_eos.tiny
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.embedded import sample_of
+from rho_eos.evals import find_task
 from rho_eos.llm import LLM
 from rho_eos.tiny.tasks import TASKS
 from tests.conftest import DATA
@@ -43,5 +45,8 @@ def test_it_solves_what_it_is_asked(name: str) -> None:
     problems = [task.problem(seed) for seed in range(400, 420)]
     params = DecodeParams(preset="sym", initial_length=16, block_length=8, max_new_tokens=512)
     outputs = LLM(str(SHIPPED)).generate([problem.prompt for problem in problems], params)
-    right = sum(task.grade(p, o.text) for p, o in zip(problems, outputs, strict=True))
+    right = sum(
+        find_task(name).grade(sample_of(problem), output.text).correct
+        for problem, output in zip(problems, outputs, strict=True)
+    )
     assert right >= 17

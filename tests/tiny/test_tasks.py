@@ -1,4 +1,4 @@
-"""The tiny tasks: gold answers are right, wrong ones are not, and lengths make length matter."""
+"""The tiny tasks: answers are true, the split holds, and lengths make length matter."""
 
 from __future__ import annotations
 
@@ -17,12 +17,6 @@ from rho_eos.tiny.tokenizer import build_tokenizer
 DRILLED = set(facts())
 names = st.sampled_from(sorted(TASKS))
 seeds = st.integers(0, 10**9)
-
-
-@given(names, seeds)
-def test_the_gold_answer_is_right(name: str, seed: int) -> None:
-    problem = TASKS[name].problem(seed)
-    assert TASKS[name].grade(problem, problem.answer)
 
 
 @given(names, seeds)
@@ -61,32 +55,6 @@ def test_the_gold_program_does_what_the_problem_expects(name: str, seed: int) ->
     function = namespace[problem.meta["function"]]
     results = [function(value) for value in problem.meta["inputs"]]  # type: ignore[operator]
     assert results == problem.meta["expected"]
-
-
-@settings(max_examples=8, deadline=None)
-@given(names, st.integers(0, 10**6))
-def test_empty_and_cut_off_answers_are_wrong(name: str, seed: int) -> None:
-    problem = TASKS[name].problem(seed)
-    assert not TASKS[name].grade(problem, "")
-    assert not TASKS[name].grade(problem, problem.answer[: len(problem.answer) // 2])
-
-
-def test_another_program_that_does_the_same_is_right() -> None:
-    task = TASKS["tiny-mbpp"]
-    problem = task.problem(3, difficulty=2)
-    uncommented = re.sub(r"    #.*\n", "", problem.answer)
-    assert uncommented != problem.answer
-    assert task.grade(problem, uncommented)
-    assert not task.grade(problem, "def f(xs):\n    return xs[:0]")
-
-
-def test_a_wrong_number_is_wrong() -> None:
-    task = TASKS["tiny-gsm"]
-    problem = task.problem(3)
-    right = int(task.extract(problem.answer))
-    assert task.grade(problem, f"Somehow.\n#### {right}")
-    assert not task.grade(problem, f"#### {right + 1}")
-    assert not task.grade(problem, f"{right}")
 
 
 def test_no_held_out_answer_can_occur_in_training() -> None:

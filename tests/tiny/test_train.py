@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
 from rho_eos.llm import LLM
 from rho_eos.models.llada import LLaDAForMaskedLM

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from rho_eos import __version__
 from rho_eos.cli.chat import chat
 from rho_eos.cli.compare import compare
-from rho_eos.cli.eval import evaluate
+from rho_eos.cli.eval import EvalCommand, evaluate
 from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
 from rho_eos.cli.inspect import inspect
@@ -19,25 +20,20 @@ from rho_eos.cli.reproduce import reproduce
 from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
 from rho_eos.cli.watch import watch
-from rho_eos.config import DecodeParams, EngineConfig
+from rho_eos.config import EngineConfig
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
+from rho_eos.plugins import load_plugins
 from rho_eos.server.config import ServerConfig
 
-app = typer.Typer(
-    name="rho-eos",
-    help="""Variable-length generation with masked diffusion language models.
+HELP = """Variable-length generation with masked diffusion language models.
 
-    A masked diffusion model fills a canvas of MASKs. ρ-EOS reads from every forward how many of
-    the open positions the model would leave empty (ρ, the implicit EOS density) and lets the
-    canvas grow or shrink until it fits. Fixed length and DAEDAL are there to compare.
+A masked diffusion model fills a canvas of MASKs. ρ-EOS reads from every forward how many of
+the open positions the model would leave empty (ρ, the implicit EOS density) and lets the
+canvas grow or shrink until it fits. Fixed length and DAEDAL are there to compare.
 
-    Start with:  rho-eos watch "What is (3 + 4) * 2?"
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+Start with:  rho-eos watch "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"
+"""
 
 
 def _version(wanted: bool) -> None:
@@ -46,7 +42,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     _: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
@@ -55,31 +50,54 @@ def options(
     pass
 
 
-app.command(cls=RayCommand)(with_settings(EngineConfig, DecodeParams)(generate))
-for _command in (chat, watch):
-    app.command()(with_settings(EngineConfig, DecodeParams)(_command))
-app.command("eval", cls=RayCommand)(with_settings(EngineConfig, DecodeParams)(evaluate))
-app.command()(compare)
-app.command()(inspect)
-app.command()(with_settings(EngineConfig)(reproduce))
-# All that follows the command is for lm-eval to read, --help included.
-app.command(
-    "lm-eval",
-    context_settings={
-        "allow_extra_args": True,
-        "ignore_unknown_options": True,
-        "help_option_names": [],
-    },
-)(lm_eval)
-app.command()(with_settings(EngineConfig)(info))
-app.command()(with_settings(EngineConfig, ServerConfig)(serve))
+def make_app() -> typer.Typer:
+    """All commands. Their options follow from the policies that are registered by now."""
+    app = typer.Typer(
+        name="rho-eos",
+        help=HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(options)
+    app.command(cls=RayCommand)(with_settings(EngineConfig, DecodeParams)(generate))
+    for command in (chat, watch):
+        app.command()(with_settings(EngineConfig, DecodeParams)(command))
+    app.command("eval", cls=EvalCommand)(with_settings(EngineConfig, DecodeParams)(evaluate))
+    app.command()(compare)
+    app.command()(inspect)
+    app.command()(with_settings(EngineConfig)(reproduce))
+    # All that follows the command is for lm-eval to read, --help included.
+    app.command(
+        "lm-eval",
+        context_settings={
+            "allow_extra_args": True,
+            "ignore_unknown_options": True,
+            "help_option_names": [],
+        },
+    )(lm_eval)
+    app.command()(with_settings(EngineConfig)(info))
+    app.command()(with_settings(EngineConfig, ServerConfig)(serve))
+    return app
+
+
+def plugins_in(words: Sequence[str]) -> list[str]:
+    """The plugins that a command line names: they decide what its other options are."""
+    following = [*words[1:], ""]
+    return [
+        after if word == "--plugin" else word.removeprefix("--plugin=")
+        for word, after in zip(words, following, strict=True)
+        if word == "--plugin" or word.startswith("--plugin=")
+    ]
 
 
 def main() -> None:
     """Run, and turn every error that is the user's to mend into one line and exit code 2."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        load_plugins(plugins_in(sys.argv[1:]))
+        sys.exit(make_app()(standalone_mode=False) or 0)
     except (UserError, typer.TyperException) as error:
         text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
         print(f"rho-eos: {' '.join(text.split())}", file=sys.stderr)

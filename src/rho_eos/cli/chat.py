@@ -12,7 +12,7 @@ def chat(engine_options: dict[str, Any], decode_options: dict[str, Any]) -> int:
     """Talk to the model, turn by turn; the answer appears as it becomes final."""
     from rich.console import Console
 
-    from rho_eos.config import DecodeParams
+    from rho_eos.decoding.params import DecodeParams
     from rho_eos.llm import LLM
 
     params = DecodeParams.from_mapping(decode_options)

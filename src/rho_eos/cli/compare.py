@@ -30,8 +30,8 @@ def compare(
 
       rho-eos compare runs/sweep --format latex > table.tex
     """
-    from rho_eos.evals.compare import read_runs, runs_table, tests_table
-    from rho_eos.evals.table import FORMATS, show
+    from rho_eos.evals.runs.compare import read_runs, runs_table, tests_table
+    from rho_eos.evals.runs.table import FORMATS, show
 
     if form not in FORMATS:
         raise UserError(f"--format is {form!r}, but takes one of {', '.join(FORMATS)}")

@@ -5,29 +5,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperOption
 
 from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
-from rho_eos.cli.ray_options import RayActors, RayAddress
+from rho_eos.cli.ray_options import RayActors, RayAddress, RayCommand
 
 if TYPE_CHECKING:
-    from rho_eos.evals.run import Progress
-    from rho_eos.evals.run_folder import Line
+    from rho_eos.evals.runs.run import Progress
+    from rho_eos.evals.runs.run_folder import Line
+
+
+class EvalCommand(RayCommand):
+    """Knows the names of all tasks, which are looked up only when the help is shown."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from rho_eos.evals import task_names
+
+        for parameter in self.params:
+            if isinstance(parameter, TyperOption) and parameter.name == "tasks":
+                parameter.help = (parameter.help or "").format(tasks=", ".join(task_names()))
+        super().format_help(ctx, formatter)
 
 
 def evaluate(
     engine_options: dict[str, Any],
     decode_options: dict[str, Any],
-    tasks: Annotated[
-        str,
-        typer.Option(
-            help="Names, separated by commas: gsm8k, math500, mbpp, humaneval, tiny-gsm, "
-            "tiny-math, tiny-mbpp, tiny-humaneval."
-        ),
-    ],
     out: Annotated[
         Path,
         typer.Option("--out", "-o", help="Folder of this run. Run again to continue."),
     ],
+    tasks: Annotated[str, typer.Option(help="Names, separated by commas: {tasks}.")] = "",
+    task_file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="A task described in a YAML file; may be given repeatedly."
+        ),
+    ] = None,
     limit: Limit = None,
     repeats: Repeats = 1,
     shuffle_seed: ShuffleSeed = None,
@@ -55,21 +68,25 @@ def evaluate(
       rho-eos eval --tasks gsm8k --policy gold --data gsm8k_test.jsonl --out runs/gold
 
       rho-eos eval --tasks tiny-gsm --sweep policies.yaml --out runs/sweep
+
+      rho-eos eval --task-file examples/task.yaml --out runs/own
     """
     from rich.console import Console
 
     from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import EngineConfig
-    from rho_eos.evals.answers import AnswerSource, EngineAnswers, GoldAnswers
-    from rho_eos.evals.report import summary_table, write_summary
-    from rho_eos.evals.run import Evaluation, evaluate, find_data
-    from rho_eos.evals.sweep import params_of, read_sweep
-    from rho_eos.evals.table import show
+    from rho_eos.evals.runs.report import summary_table, write_summary
+    from rho_eos.evals.runs.run import Evaluation, evaluate, find_data
+    from rho_eos.evals.runs.sources import AnswerSource, EngineAnswers, GoldAnswers
+    from rho_eos.evals.runs.sweep import params_of, read_sweep
+    from rho_eos.evals.runs.table import show
+    from rho_eos.evals.tasks.task_file import read_task_file
     from rho_eos.llm import LLM
 
     if batch_size is not None:
         engine_options["max_rows"] = batch_size
     names = tuple(name.strip() for name in tasks.split(",") if name.strip())
+    file_tasks = tuple(read_task_file(path) for path in task_file or [])
     policies = {out: params_of(decode_options)}
     if sweep is not None:
         policies = {
@@ -79,6 +96,7 @@ def evaluate(
     cells = {
         folder: Evaluation(
             tasks=names,
+            file_tasks=file_tasks,
             engine=config if params else None,
             params=params,
             limit=limit,

@@ -49,7 +49,7 @@ def generate(
 
     [bold]Examples[/bold]
 
-      rho-eos generate "What is (3 + 4) * 2?"
+      rho-eos generate "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"
 
       rho-eos generate --policy fixed --initial-length 128 --json < prompt.txt
 
@@ -68,7 +68,7 @@ def generate(
     if ray is not None:
         raise UserError("--ray goes with --input")
     text = prompt if prompt is not None else _from_stdin()
-    from rho_eos.config import DecodeParams
+    from rho_eos.decoding.params import DecodeParams
     from rho_eos.llm import LLM
     from rho_eos.trace import write_trace
 
@@ -103,10 +103,12 @@ def _generate_file(
     """Exit code 2 if any line was bad; the good ones have run all the same."""
     from rich.console import Console
 
-    from rho_eos.bulk import Request, decode_all, read_requests, run_bulk
+    from rho_eos.bulk import decode_all, read_requests, write_outputs
     from rho_eos.cli.progress import bulk_progress
     from rho_eos.cli.ray_options import pool_of
-    from rho_eos.config import DecodeParams, EngineConfig
+    from rho_eos.config import EngineConfig
+    from rho_eos.decoding.params import DecodeParams
+    from rho_eos.engine.request import Request
     from rho_eos.jsonl import ResultFile, read_lines
     from rho_eos.llm import LLM
     from rho_eos.models.loading import open_checkpoint
@@ -117,11 +119,11 @@ def _generate_file(
     DecodeParams.from_mapping(decode_options)  # a bad option is an error before any line is read
     total = sum(1 for _ in read_lines(input_file))
     pool = pool_of(ray, ray_actors, engine_options)
-    preparer: LLM | Preparer
     decode: Callable[[Iterator[Request]], Iterator[Output]]
     if pool is None:
-        preparer = LLM(**engine_options)
-        decode = partial(decode_all, preparer)
+        llm = LLM(**engine_options)
+        preparer = llm.preparer
+        decode = partial(decode_all, llm.engine)
     else:
         preparer = Preparer(open_checkpoint(EngineConfig.from_mapping(engine_options)))
         decode = pool.decode
@@ -145,7 +147,7 @@ def _generate_file(
             input_file, preparer, decode_options, raw, set(results.ids), complain
         )
         try:
-            run_bulk(decode(requests), results, done)
+            write_outputs(decode(requests), results, done, complain)
         except KeyboardInterrupt:
             console.print(
                 f"rho-eos: interrupted with {len(results.ids)} of {total} done; "

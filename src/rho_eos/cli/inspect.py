@@ -19,7 +19,7 @@ def inspect(
     One file that needs nothing else. Curves of ρ and length are there if the run was made with
     --trace.
     """
-    from rho_eos.evals.inspection import inspection_page
+    from rho_eos.evals.runs.inspection import inspection_page
 
     page = inspection_page(run)
     path = out or run / "report.html"

@@ -10,7 +10,7 @@ from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSee
 from rho_eos.errors import UserError
 
 if TYPE_CHECKING:
-    from rho_eos.evals.run import Progress
+    from rho_eos.evals.runs.run import Progress
     from rho_eos.reproduce.cells import Cell, Study
 
 
@@ -60,9 +60,9 @@ def reproduce(
     from rich.console import Console
 
     from rho_eos.config import EngineConfig
-    from rho_eos.evals.answers import AnswerSource, EngineAnswers
-    from rho_eos.evals.run import find_data
-    from rho_eos.evals.table import show
+    from rho_eos.evals.runs.run import find_data
+    from rho_eos.evals.runs.sources import AnswerSource, EngineAnswers
+    from rho_eos.evals.runs.table import show
     from rho_eos.llm import LLM
     from rho_eos.reproduce.cells import Study
     from rho_eos.reproduce.plan import TARGETS, plan_figures, plan_tables
@@ -118,7 +118,7 @@ def reproduce(
 
 def _show_plan(study: "Study", cells: "list[Cell]") -> None:
     """The cells, what is done of them, and what the rest will cost."""
-    from rho_eos.evals.table import Table, show
+    from rho_eos.evals.runs.table import Table, show
 
     rows = []
     left = 0.0

@@ -1,15 +1,18 @@
-"""Command-line options made from the configuration classes, so that no command repeats them."""
+"""Command-line options made from the classes that check them, so that no command repeats them."""
 
-import dataclasses
 import inspect
-from collections.abc import Callable
-from typing import Annotated, Any, get_args, get_origin
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, get_origin
 
 import typer
+from pydantic.fields import FieldInfo
 
-from rho_eos.config import DecodeParams, EngineConfig
-from rho_eos.errors import UserError
+from rho_eos.config import EngineConfig
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.registry import policies, policy_of
+from rho_eos.decoding.schema import parameters
 from rho_eos.server.config import ServerConfig
+from rho_eos.settings import Settings, choices, from_word, kinds
 
 _PANELS = {
     DecodeParams: "Decoding",
@@ -17,11 +20,10 @@ _PANELS = {
     ServerConfig: "Server",
 }
 
-
 Command = Callable[..., Any]
 
 
-def with_settings(*classes: type) -> Callable[[Command], Command]:
+def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
     """Give a command an option for every setting of `classes`.
 
     For each class the command receives, first, a mapping of only what was given on the command
@@ -35,9 +37,7 @@ def with_settings(*classes: type) -> Callable[[Command], Command]:
             given = [_given(cls, values) for cls in classes]
             return command(*given, **{p.name: values[p.name] for p in own})
 
-        settings = [
-            _option(field, _PANELS[cls]) for cls in classes for field in dataclasses.fields(cls)
-        ]
+        settings = [option for cls in classes for option in _options(cls)]
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + settings
         )
@@ -48,51 +48,61 @@ def with_settings(*classes: type) -> Callable[[Command], Command]:
     return decorate
 
 
-def _option(field: "dataclasses.Field[Any]", panel: str) -> inspect.Parameter:
-    flag = "--" + field.name.replace("_", "-")
-    names = [f"{flag}/--no-{flag[2:]}"] if field.type is bool else [flag]
-    if field.name == "model":
+def _options(cls: type[Settings]) -> list[inspect.Parameter]:
+    if cls is not DecodeParams:
+        fields = cls.model_fields
+        return [_option(name, field, _PANELS[cls]) for name, field in fields.items()]
+    options = []
+    for parameter in parameters().values():
+        name, field, help = parameter.name, parameter.field, parameter.help
+        if name == "policy":
+            help = f"{help}: {', '.join(policies())}"
+        panel = _PANELS[cls]
+        if not parameter.common:
+            help, panel = f"{help} ({', '.join(parameter.policies)})", "Parameters of policies"
+        options.append(_option(name, field, panel, help))
+    return options
+
+
+def _option(name: str, field: FieldInfo, panel: str, help: str | None = None) -> inspect.Parameter:
+    kind = kinds(field.annotation)[0]
+    flag = "--" + name.replace("_", "-")
+    names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
+    if name == "model":
         names.append("-m")
     info = typer.Option(
         *names,
-        help=field.metadata["help"],
+        help=help or field.description,
         show_default=_shown(field.default),
         rich_help_panel=panel,
-        metavar=None if field.type is bool else _metavar(field.type),
+        metavar=None if kind is bool else _metavar(field, kind),
     )
     annotation: Any = str | None
-    if field.type is bool:
+    if kind is bool:
         annotation = bool | None
-    elif get_origin(field.type) is tuple:
+    elif get_origin(kind) is tuple:
         annotation = list[str] | None
     return inspect.Parameter(
-        field.name,
+        name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
         annotation=Annotated[annotation, info],
     )
 
 
-def _given(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+def _given(cls: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, each word as the type of its field; ranges are checked with the rest."""
+    fields = cls.model_fields
+    if cls is DecodeParams:
+        fields = {name: parameter.field for name, parameter in parameters().items()}
+        # Two policies may mean different things by one name: the chosen one's meaning counts.
+        chosen = policies().get(policy_of({"policy": values["policy"]}))
+        fields |= chosen.Params.model_fields if chosen is not None else {}
     return {
-        field.name: _convert(field, values[field.name])
-        for field in dataclasses.fields(cls)
-        if values[field.name] is not None
+        name: from_word(name, field, value) if isinstance(value, str) else value
+        for name, field in fields.items()
+        if (value := values[name]) is not None
     }
-
-
-def _convert(field: "dataclasses.Field[Any]", value: Any) -> Any:
-    """A word from the command line as the type of its field; the range is checked later."""
-    if not isinstance(value, str):
-        return value
-    types = [kind for kind in (get_args(field.type) or (field.type,)) if kind is not type(None)]
-    if value.lower() == "none" and type(None) in get_args(field.type):
-        return None
-    try:
-        return types[0](value)
-    except ValueError:
-        kind = {int: "an integer", float: "a number"}[types[0]]
-        raise UserError(f"{field.name} is {value!r}, but takes {kind}") from None
 
 
 def _shown(default: Any) -> str | bool:
@@ -101,6 +111,7 @@ def _shown(default: Any) -> str | bool:
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-def _metavar(kind: Any) -> str:
-    kinds = get_args(kind) or (kind,)
-    return {int: "N", float: "X"}.get(kinds[0], "TEXT")
+def _metavar(field: FieldInfo, kind: Any) -> str:
+    if choices(field):
+        return "|".join(choices(field))
+    return {int: "N", float: "X"}.get(kind, "TEXT")

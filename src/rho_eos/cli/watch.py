@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from rho_eos.decoding.registry import find_policy
+from rho_eos.engine.request import StepEvent
 from rho_eos.outputs import Output, StepRecord
-from rho_eos.streaming import StreamEvent
 from rho_eos.trace import Cell, Replay
 
 GAUGE = 40
@@ -23,7 +24,7 @@ def watch(
     """Watch the canvas denoise: tokens by confidence, MASKs, ρ and the length as they change."""
     from rich.console import Console
 
-    from rho_eos.config import DecodeParams
+    from rho_eos.decoding.params import DecodeParams
     from rho_eos.llm import LLM
 
     params = DecodeParams.from_mapping(decode_options)
@@ -79,11 +80,11 @@ class Screen:
     def __init__(self, llm: Any, params: Any) -> None:
         self.llm = llm
         self.params = params
-        self.replay = Replay(params.first_length, llm.special.eos)
+        self.replay = Replay(params.first_length)
         self.record: StepRecord | None = None
         self.output: Output | None = None
 
-    def show(self, event: StreamEvent) -> None:
+    def show(self, event: StepEvent) -> None:
         self.replay.apply(event.record)
         self.record = event.record
         self.output = event.output
@@ -93,8 +94,11 @@ class Screen:
         from rich.panel import Panel
 
         assert self.record is not None
-        title = f"{self.params.policy} · step {self.record.step + 1}"
-        body = Group(self._header(), self._gauge(), "", self._canvas(max(4, height - 8)))
+        name = find_policy(self.params.policy).title or self.params.policy
+        title = f"{name} · step {self.record.step + 1}"
+        body = Group(
+            self._header(), self._gauge(), self._why(), "", self._canvas(max(4, height - 9))
+        )
         return Panel(body, title=title, title_align="left", width=80)
 
     def _header(self) -> Any:
@@ -117,18 +121,27 @@ class Screen:
         from rich.text import Text
 
         assert self.record is not None
-        low, high = self.params.region
+        region = self.params.region
+        low, high = region if region is not None else (2.0, 2.0)  # nowhere
         rho = self.record.rho
         at = None if rho is None else round(rho * (GAUGE - 1))
         bar = Text("ρ 0 ")
         for tick in range(GAUGE):
-            inside = low <= tick / (GAUGE - 1) <= high and self.params.policy != "fixed"
+            inside = low <= tick / (GAUGE - 1) <= high
             if tick == at:
                 bar.append("█", style="bold green" if inside else "bold red")
             else:
                 bar.append("▒" if inside else "─", style="green" if inside else "dim")
         bar.append(" 1   " + ("–" if rho is None else f"{rho:.2f}"))
         return bar
+
+    def _why(self) -> Any:
+        """What the policy says of its step."""
+        from rich.text import Text
+
+        assert self.record is not None
+        policy = find_policy(self.params.policy)
+        return Text(policy.explain(self.params, self.record), style="dim")
 
     def _canvas(self, lines: int) -> Any:
         """The tokens in reading order; only as many as the terminal has room for."""

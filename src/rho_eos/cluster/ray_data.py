@@ -9,7 +9,6 @@ it takes every id once, whatever Ray delivers.
 """
 
 import asyncio
-import dataclasses
 import logging
 import os
 import pickle
@@ -27,13 +26,15 @@ import numpy as np
 import ray
 import ray.data
 
-from rho_eos.bulk import Request
 from rho_eos.config import EngineConfig
 from rho_eos.engine.async_engine import AsyncEngine
+from rho_eos.engine.errors import RequestFailedError
+from rho_eos.engine.request import Request
 from rho_eos.errors import UserError
-from rho_eos.evals.answers import Answers, Job, answer_of, request_of
+from rho_eos.evals.runs.sources import Answers, Job, request_of
 from rho_eos.models.loading import choose_device, choose_dtype, open_checkpoint
-from rho_eos.outputs import Output
+from rho_eos.outputs import FinishReason, Output
+from rho_eos.plugins import absolute
 from rho_eos.preparation import Preparer
 
 MOST_BLOCKS = 4096  # Ray keeps books on every block
@@ -65,12 +66,18 @@ class EngineActor:
         self._engine.start()
 
     async def _decode(self, requests: list[Request]) -> list[Output]:
-        outputs = []
-        with self._engine.submit([(each.prompt, each.params) for each in requests]) as call:
-            async for update in call:
-                assert update.output is not None
-                outputs.append(dataclasses.replace(update.output, id=requests[update.index].id))
-        return outputs
+        return await asyncio.gather(*map(self._decode_one, requests))
+
+    async def _decode_one(self, request: Request) -> Output:
+        """Each for itself, so that one that fails takes no other with it."""
+        try:
+            with self._engine.submit([request]) as call:
+                async for _, event in call:
+                    if event.output is not None:
+                        return event.output
+        except RequestFailedError as error:
+            return Output(request.id, "", FinishReason.ERROR, error=str(error))
+        raise AssertionError("a request ends with an output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +137,7 @@ class RayAnswers:
         self.preparer = Preparer(open_checkpoint(config))
 
     def answers(self, jobs: Sequence[Job]) -> Answers:
-        requests = [request_of(self.preparer, job) for job in jobs]
-        for output in self.pool.decode(requests):
-            yield answer_of(output)
+        yield from self.pool.decode([request_of(self.preparer, job) for job in jobs])
 
 
 def open_pool(address: str, actors: int | None, engine_options: dict[str, Any]) -> Pool:
@@ -164,7 +169,12 @@ def _same_everywhere(engine_options: dict[str, Any]) -> dict[str, Any]:
     remote = config.device.startswith("cuda")  # not for this machine to check
     device = choose_device("auto" if remote else config.device)
     dtype = choose_dtype(config.dtype, device, open_checkpoint(config).config)
-    return {**engine_options, "model": model, "dtype": str(dtype).removeprefix("torch.")}
+    return {
+        **engine_options,
+        "model": model,
+        "dtype": str(dtype).removeprefix("torch."),
+        "plugin": absolute(config.plugin),
+    }
 
 
 def _connect(address: str, actors: int) -> None:

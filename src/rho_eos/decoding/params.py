@@ -13,7 +13,7 @@ from rho_eos.errors import UserError
 from rho_eos.settings import Settings, Texts, is_optional, setting
 
 DEFAULT_POLICY = "rho-eos"
-#: No canvas of any model we know comes near it; it only keeps a typing error from taking all memory.
+#: No canvas of any model comes near it; it only keeps a slip of the pen from taking all memory.
 LONGEST = 2**20
 
 
@@ -43,8 +43,8 @@ class DecodeParams(Settings):
 
     #: The policy that these are the parameters of; set where the policy is registered.
     policy_name: ClassVar[str] = ""
-    #: Values that go by one name: preset -> parameter -> value. What is given beats the preset. The
-    #: names are the choices of a field `preset`, and the defaults of the others those of its default.
+    #: Values that go by one name: preset -> parameter -> value. What is given beats the preset.
+    #: A policy that has some declares a field `preset`, whose choices are these names.
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __new__(cls, **given: Any) -> Self:
@@ -54,6 +54,9 @@ class DecodeParams(Settings):
 
         chosen: type[Self] = find_policy(policy_of(given)).Params  # type: ignore[assignment]
         return super().__new__(chosen)
+
+    def __init__(self, **given: Any) -> None:  # which parameters there are, the policy knows
+        super().__init__(**given)
 
     @model_validator(mode="before")
     @classmethod
@@ -123,7 +126,7 @@ class DecodeParams(Settings):
 
     @property
     def region(self) -> tuple[float, float] | None:
-        """The signals at which the length holds, for who draws them; None: it has no such region."""
+        """The signals at which the length holds, for who draws them; None: there is no region."""
         return None
 
     @property

@@ -36,7 +36,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a policy reads beyond token, confidence and P(EOS) at the MASKs. Only this is computed."""
+    """What a policy reads beyond token, confidence and P(EOS) at the MASKs; only that is made."""
 
     whole_canvas: bool = False  # predictions at committed positions too
     entropy: bool = False

@@ -48,6 +48,15 @@ def policies() -> Mapping[str, type[Policy]]:
     return first | _policies
 
 
+def foreign_policies() -> list[type[Policy]]:
+    """Those that are not ours."""
+    return [
+        policy
+        for policy in policies().values()
+        if not policy.__module__.startswith("rho_eos.decoding.")
+    ]
+
+
 def find_policy(name: Any) -> type[Policy]:
     known = policies()
     if not isinstance(name, str) or name not in known:
@@ -80,10 +89,16 @@ def _own_class(policy: type[Policy]) -> type[DecodeParams]:
     return own
 
 
+def _register_found(policy: Any) -> None:
+    if not (isinstance(policy, type) and issubclass(policy, Policy)):
+        raise TypeError(f"{policy!r} is no Policy")
+    register_policy(policy)
+
+
 @cache
 def _load() -> None:
     from rho_eos.decoding import policies as ours
 
     for module in pkgutil.iter_modules(ours.__path__):
         importlib.import_module(f"{ours.__name__}.{module.name}")
-    load_entry_points(ENTRY_POINTS)
+    load_entry_points(ENTRY_POINTS, _register_found)

@@ -1,12 +1,18 @@
-"""How the cores of a CPU share the rows of a batch.
+"""How the cores of a CPU share the work of a forward.
 
-With threads inside the operations all cores wait for each other at every one of them. Where there
-are rows enough, each core forwards rows of its own instead, in parts that fit its caches.
+With threads inside the operations, all cores wait for each other at every one of them, and they
+wait spinning. That pays where an operation is long. Where it is short and another process holds one
+of the cores, each wait lasts until the scheduler takes that process off: a step of a small model
+becomes 10 to 20 times slower. So:
+
+- where there are rows enough, each core forwards rows of its own, in parts that fit its caches;
+- else one core forwards them all, unless the operations are long enough to share.
+
+`python -m benchmarks.neighbour` measures both, alone and beside a busy process.
 """
 
 import threading
-from collections.abc import Callable
-from collections.abc import Sequence as Rows
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import TypeVar
@@ -17,29 +23,35 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 #: Activations of so many positions stay within the caches of a core, or nearly.
 CACHED_POSITIONS = 1024
-#: With fewer for each, the cores work together on all rows. An estimate; it was not tuned.
+#: With fewer for each, the cores do not forward rows of their own.
 LEAST_POSITIONS = 96
+#: Multiplications in the largest matrix product of a layer from which all cores share it.
+LONG_OPERATION = 4e8
 
 
-def shares(costs: Rows[int], cores: int) -> list[list[int]]:
-    """Row numbers in parts of about equal cost, as many as the cores can take at a time.
+def shares(costs: Sequence[int], cores: int, largest_weight: int = 0) -> list[list[int]] | None:
+    """Row numbers in parts, each for one core; None: all cores work on all rows together.
 
-    A single part if there is too little for every core to have some.
+    Parts are of about equal cost, as many as the cores can take at a time. `largest_weight`: the
+    numbers in the largest weight of a layer, each of which meets every position.
     """
     total = sum(costs)
+    everything = list(range(len(costs)))
+    if cores == 1:
+        return [everything]
     if len(costs) < cores or total < cores * LEAST_POSITIONS:
-        return [list(range(len(costs)))]
+        return None if total * largest_weight >= LONG_OPERATION else [everything]
     rounds = min(max(1, round(total / (cores * CACHED_POSITIONS))), len(costs) // cores)
     parts: list[list[int]] = [[] for _ in range(rounds * cores)]
     filled = [0] * len(parts)
-    for row in sorted(range(len(costs)), key=lambda row: -costs[row]):
+    for row in sorted(everything, key=lambda row: -costs[row]):
         lightest = filled.index(min(filled))
         parts[lightest].append(row)
         filled[lightest] += costs[row]
     return parts
 
 
-def at_once(work: Callable[[Item], Result], items: Rows[Item], cores: int) -> list[Result]:
+def at_once(work: Callable[[Item], Result], items: Sequence[Item], cores: int) -> list[Result]:
     """Results in the order of the items; an error is raised when nothing is running any more."""
     futures = [_workers(cores).submit(work, item) for item in items]
     wait(futures)
@@ -53,8 +65,10 @@ def _workers(cores: int) -> ThreadPoolExecutor:
     all_started = threading.Barrier(cores)
 
     def start(_: int) -> None:
-        torch.set_num_threads(1)  # for this thread, and for threads that start from now on
-        torch.get_num_threads()  # a thread's first look sets it to what new threads get
+        # Holds for this thread, and for threads that start from now on. Asking for the number
+        # fixes it for this thread, whatever is set elsewhere later.
+        torch.set_num_threads(1)
+        torch.get_num_threads()
         all_started.wait()
 
     list(pool.map(start, range(cores)))

@@ -10,15 +10,16 @@ Nothing here knows which policy a row follows or what it is batched with. What f
 row alone: a policy that raises ends its own request, and a forward that raises is tried again with
 half the rows, until the one that cannot be served is found.
 
-Several threads may share an engine: each steps it while it waits for its own handles, one at a time.
+Several threads may share an engine: whoever waits for a handle steps it, one at a time.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
+from rho_eos.decoding.edits import EditError
 from rho_eos.decoding.policy import Keeps, Prediction, View
 from rho_eos.engine.errors import EngineError, RequestFailedError
 from rho_eos.engine.request import Detail, Detokenize, Handle, Request, StepEvent
@@ -227,6 +228,8 @@ class Engine:
 
 
 def _failure(what: str, error: BaseException) -> EngineError:
-    failure = RequestFailedError(f"{what}: {type(error).__name__}: {error}")
+    """The log has the whole of it; a client is told no more than the kind of an unknown error."""
+    reason = str(error) if isinstance(error, EditError) else type(error).__name__
+    failure = RequestFailedError(f"{what}: {reason}")
     failure.__cause__ = error
     return failure

@@ -5,10 +5,10 @@ where a prediction is wanted, in chunks of bounded size, and each chunk is reduc
 few numbers that a policy reads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,16 @@ from rho_eos.models.attention import PACKED, PackedRows, wants_varlen_kernel
 from rho_eos.tokens import SpecialTokens
 
 
+class Costly(Protocol):
+    @property
+    def cost(self) -> int:
+        """Positions of its forward."""
+
+
+Item = TypeVar("Item", bound=Costly)
+Result = TypeVar("Result")
+
+
 class ModelRunner:
     def __init__(self, model: Any, special: SpecialTokens, logits_megabytes: int = 64) -> None:
         # With any other attention, rows of a packed batch would see each other.
@@ -36,28 +46,42 @@ class ModelRunner:
         self.in_model = Stopwatch()  # layers and vocabulary projection
         vocabulary = model.lm_head.out_features
         self.chunk = max(1, logits_megabytes * 2**20 // (vocabulary * 4))
+        self.largest_weight = max(
+            (
+                weight.numel()
+                for name, weight in model.named_parameters()
+                if ".layers." in name and weight.ndim == 2
+            ),
+            default=0,
+        )
 
     def predict(self, rows: Sequence[Row]) -> list[Prediction]:
-        """One forward for all rows; a row's prediction does not depend on its batch mates.
+        """One forward for all rows; a row's prediction does not depend on its batch mates."""
+        return self.shared(self._predict, rows)
 
-        On a CPU each core forwards some of the rows.
+    def shared(
+        self, work: Callable[[Sequence[Item], int], list[Result]], rows: Sequence[Item]
+    ) -> list[Result]:
+        """A result for every row. On a CPU each core may take some of the rows.
+
+        `work` gets rows, and how many cores are at work beside each other.
         """
         cores = torch.get_num_threads() if self.device.type == "cpu" else 1
-        parts = shares([row.cost for row in rows], cores)
+        parts = shares([row.cost for row in rows], cores, self.largest_weight)
+        if cores == 1 or parts is None:
+            return work(rows, 1)
         parallel = min(cores, len(parts))
-        if parallel == 1:
-            return self._predict(rows)
         by_part = at_once(
-            lambda part: self._predict([rows[index] for index in part], parallel), parts, cores
+            lambda part: work([rows[index] for index in part], parallel), parts, cores
         )
         in_order = sorted(zip(chain(*parts), chain(*by_part), strict=True), key=itemgetter(0))
-        return [prediction for _, prediction in in_order]
+        return [result for _, result in in_order]
 
     def release(self, row: Row) -> None:
         """Nothing is kept between steps."""
 
     @torch.inference_mode()
-    def _predict(self, rows: Sequence[Row], parallel: int = 1) -> list[Prediction]:
+    def _predict(self, rows: Sequence[Row], parallel: int) -> list[Prediction]:
         batch = self.pack([row.input() for row in rows])
         statistics = Statistics(rows, batch, self.special, self.device)
         for part, logits in self.logits(batch, parallel):

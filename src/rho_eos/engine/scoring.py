@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -28,15 +29,19 @@ class Masked:
         return positions_of(self.prompt, self.answer, self.cfg_scale)
 
 
-@torch.inference_mode()
 def score(runner: ModelRunner, rows: Sequence[Masked]) -> list[np.ndarray]:
     """For each row, log P of its answer's tokens where they are masked."""
+    return runner.shared(partial(_score, runner), rows)
+
+
+@torch.inference_mode()
+def _score(runner: ModelRunner, rows: Sequence[Masked], parallel: int) -> list[np.ndarray]:
     batch = runner.pack([row.input(runner.special.mask) for row in rows])
     target = torch.from_numpy(np.concatenate([row.answer[row.mask] for row in rows]))
     target = target.to(runner.device)[:, None]
     parts = [
         logits.gather(-1, target[part])[:, 0] - logits.logsumexp(-1)
-        for part, logits in runner.logits(batch)
+        for part, logits in runner.logits(batch, parallel)
     ]
     scores = torch.cat(parts).cpu().double().numpy()
     return np.split(scores, batch.starts[1:])

@@ -1,7 +1,7 @@
 """What policies read, taken from the logits of one forward, chunk by chunk.
 
-Token, its probability and P(EOS) for everybody; entropy and margin only for rows that ask. All of it
-goes to the host in one transfer.
+Token, its probability and P(EOS) for everybody; entropy and margin only for rows that ask. All
+of it goes to the host in one transfer.
 """
 
 from collections.abc import Sequence

@@ -1,15 +1,16 @@
 """What a benchmark is: samples, a prompt for each, and a verdict on each answer.
 
-Everything that runs evaluations works through this protocol. A new benchmark is one class with
-these members and one `register` call.
+Everything that runs evaluations works through this class, whoever wrote the benchmark.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Self
 
-from rho_eos.errors import UserError
+if TYPE_CHECKING:
+    from rho_eos.evals.sandbox import Backend
 
 ANSWER_PREFIX = "<reasoning>"
 
@@ -31,54 +32,47 @@ class Grade:
     detail: str
 
 
-class Task(Protocol):
-    """A benchmark. Tasks are immutable and may be used from several threads at once."""
+class Task(ABC):
+    """A benchmark. Tasks are immutable and may be used from several threads at once.
 
-    @property
-    def name(self) -> str: ...
+    A simple one has a name, `load`, `prompt`, `grade` and `gold`; all else has a default.
+    """
 
-    @property
-    def answer_prefix(self) -> str:
-        """What the answer is made to begin with: part of the model's input, not of its text."""
-        ...
+    name: str
+    #: What the answer is made to begin with: part of the model's input, not of its text.
+    answer_prefix: str = ""
+    #: Whether `--data` can give it a file.
+    reads_file: bool = False
+    #: Whether grading runs what the model wrote; then `confined` says where.
+    runs_code: bool = False
 
+    @abstractmethod
     def load(self, path: Path | None = None, limit: int | None = None) -> list[Sample]:
-        """The first `limit` samples of a local file in the published format, or of the Hub."""
-        ...
+        """All samples, or at least the first `limit`: of the file at `path`, or of its own."""
 
-    def messages(self, sample: Sample) -> list[dict[str, str]]:
-        """The chat that asks for the answer; `answer_prefix` follows it."""
-        ...
+    @abstractmethod
+    def prompt(self, sample: Sample) -> str:
+        """The question, as one user message; `answer_prefix` follows it."""
 
-    def extract(self, text: str) -> str | None:
-        """The part of the model's text that is graded, None if there is none."""
-        ...
-
+    @abstractmethod
     def grade(self, sample: Sample, text: str) -> Grade:
         """The verdict on the model's text, with or without the prefix."""
-        ...
 
+    @abstractmethod
     def gold(self, sample: Sample) -> str:
         """The reference answer as a model would give it, after the prefix."""
-        ...
 
+    def messages(self, sample: Sample) -> list[dict[str, str]]:
+        """The chat that asks for the answer: one turn, as the published protocol has no system."""
+        return [{"role": "user", "content": self.prompt(sample)}]
 
-_tasks: dict[str, Task] = {}
+    def confined(self, _backend: "Backend") -> Self:
+        """The same task, whose code runs in this sandbox."""
+        return self
 
+    def identity(self) -> dict[str, Any]:
+        """What decides its questions and verdicts beside its name; noted with every run of it.
 
-def register(*tasks: Task) -> None:
-    """Make tasks known by their names."""
-    for task in tasks:
-        if task.name in _tasks:
-            raise ValueError(f"a task named {task.name!r} is registered already")
-        _tasks[task.name] = task
-
-
-def task_names() -> list[str]:
-    return list(_tasks)
-
-
-def find_task(name: str) -> Task:
-    if name not in _tasks:
-        raise UserError(f"unknown task {name!r}, expected one of {', '.join(_tasks)}")
-    return _tasks[name]
+        A run whose task now says something else is not continued.
+        """
+        return {}

@@ -1,6 +1,5 @@
 """lm-eval's names for things, in ours: `model_args` and `gen_kwargs` to checked settings."""
 
-import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +7,12 @@ from typing import Any
 
 import torch
 
-from rho_eos.config import DecodeParams, EngineConfig, Validated, setting
+from rho_eos.config import EngineConfig
+from rho_eos.decoding.params import DecodeParams, merged
+from rho_eos.decoding.schema import parameters
 from rho_eos.errors import UserError
+from rho_eos.plugins import load_plugins
+from rho_eos.settings import Settings, setting
 
 logger = logging.getLogger(__name__)
 
@@ -19,16 +22,13 @@ MOST_TOKENS = ("max_new_tokens", "max_gen_toks", "max_tokens", "max_completion_t
 SAMPLING_ONLY = ("top_p", "top_k", "min_p")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LikelihoodParams(Validated):
+class LikelihoodParams(Settings):
     """How answers are scored where a task asks for their likelihood."""
 
-    mc_num: int = setting(128, "masks drawn for a likelihood; LLaDA's evaluation uses 128")
+    mc_num: int = setting(
+        128, "masks drawn for a likelihood; LLaDA's evaluation uses 128", ge=1, le=1_000_000
+    )
     check_greedy: bool = setting(True, "also find out whether greedy decoding gives the answer")
-
-    def __post_init__(self) -> None:
-        self._check_integer("mc_num", 1)
-        self._check_flag("check_greedy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +42,19 @@ def read_model_args(given: Mapping[str, Any]) -> ModelArgs:
     """Sort `model_args` by what they configure; an unknown one is an error that names them all."""
     given = dict(given)
     given["model"] = given.pop("pretrained", given.get("model", "tiny"))
-    names = {
-        cls: {field.name for field in dataclasses.fields(cls)}
-        for cls in (EngineConfig, DecodeParams, LikelihoodParams)
-    }
+    engine_names = set(EngineConfig.model_fields)
+    engine = {key: value for key, value in given.items() if key in engine_names}
+    load_plugins(EngineConfig.from_mapping(engine).plugin)  # they bring policies, and parameters
+    names = (engine_names, set(parameters()), set(LikelihoodParams.model_fields))
     for key in given:
-        if not any(key in known for known in names.values()):
-            known = sorted(set().union(*names.values()) - {"model"})
+        if not any(key in known for known in names):
+            known = sorted(set().union(*names) - {"model"})
             raise UserError(
                 f"unknown model argument {key!r}; known are pretrained, {', '.join(known)}"
             )
-    engine, decode, likelihood = (
-        {key: value for key, value in given.items() if key in known} for known in names.values()
+    _, decode, likelihood = (
+        {key: value for key, value in given.items() if key in known} for known in names
     )
-    EngineConfig.from_mapping(engine)
     DecodeParams.from_mapping(decode)
     return ModelArgs(engine, decode, LikelihoodParams.from_mapping(likelihood))
 
@@ -94,15 +93,15 @@ def decode_params(
     if do_sample is False:
         own["temperature"] = 0.0
         given.pop("temperature", None)
-    merged = {**defaults, **given, **own}
-    if do_sample and "temperature" not in merged:
-        merged["temperature"] = 1.0
-    if not merged.get("temperature"):
-        merged = {key: value for key, value in merged.items() if key not in SAMPLING_ONLY}
+    params = merged(defaults, {**given, **own})
+    if do_sample and "temperature" not in params:
+        params["temperature"] = 1.0
+    if not params.get("temperature"):
+        params = {key: value for key, value in params.items() if key not in SAMPLING_ONLY}
     if "initial_length" not in given:
-        _fit_initial_length(merged)
-    merged["seed"] = merged.get("seed", 0) + repeat
-    return DecodeParams.from_mapping(merged)
+        _fit_initial_length(params)
+    params["seed"] = params.get("seed", 0) + repeat
+    return DecodeParams.from_mapping(params)
 
 
 def _stop_strings(given: dict[str, Any]) -> list[str]:
@@ -113,10 +112,8 @@ def _stop_strings(given: dict[str, Any]) -> list[str]:
     return [stop for stop in stops if stop]
 
 
-def _fit_initial_length(merged: dict[str, Any]) -> None:
-    """A task's short limit means a short answer, not that the default canvas is a mistake."""
-    fields = {field.name: field.default for field in dataclasses.fields(DecodeParams)}
-    most = merged.get("max_new_tokens", fields["max_new_tokens"])
-    first = merged.get("initial_length", fields["initial_length"])
+def _fit_initial_length(params: dict[str, Any]) -> None:
+    """A task's short limit means a short answer, not that the usual canvas is a mistake."""
+    most, first = params.get("max_new_tokens"), params.get("initial_length")
     if isinstance(most, int) and isinstance(first, int) and most < first:
-        merged["initial_length"] = most
+        params["initial_length"] = most

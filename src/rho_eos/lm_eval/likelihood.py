@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rho_eos.bulk import Request, decode_all
-from rho_eos.config import DecodeParams
-from rho_eos.engine.sequence import Sequence as Canvas
+from rho_eos.bulk import decode_all
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.engine.request import Request
+from rho_eos.engine.scoring import Masked, score
 from rho_eos.llm import LLM
 
 
@@ -35,8 +36,7 @@ class _Draw:
     """One distinct mask of one pair, with its share of the estimate."""
 
     pair: int
-    canvas: Canvas
-    answer: np.ndarray
+    row: Masked
     weight: float  # how often it was drawn / draws · L / l
 
 
@@ -46,8 +46,8 @@ def log_likelihoods(
     """An estimate for each pair, in their order, as they are finished."""
     totals: dict[int, float] = {}
     done = 0
-    for batch in _batches(llm, _draws(llm, pairs, mc_num, seed, cfg_scale)):
-        scores = llm.runner.score([draw.canvas for draw in batch], [draw.answer for draw in batch])
+    for batch in _batches(llm, _draws(pairs, mc_num, seed, cfg_scale)):
+        scores = score(llm.runner, [draw.row for draw in batch])
         for draw, log_probabilities in zip(batch, scores, strict=True):
             share = draw.weight * float(log_probabilities.sum())
             totals[draw.pair] = totals.get(draw.pair, 0.0) + share
@@ -71,7 +71,7 @@ def greedy_answers(
         for number, pair in enumerate(pairs)
         if pair.answer
     )
-    for output in decode_all(llm, requests):
+    for output in decode_all(llm.engine, requests):
         number = int(output.id)
         yield number, output.canvas_token_ids == pairs[number].answer
 
@@ -88,9 +88,7 @@ def draw_masks(length: int, mc_num: int, random: np.random.Generator) -> np.ndar
     return ranks < counts[:, None]
 
 
-def _draws(
-    llm: LLM, pairs: Sequence[Pair], mc_num: int, seed: int, cfg_scale: float
-) -> Iterator[_Draw]:
+def _draws(pairs: Sequence[Pair], mc_num: int, seed: int, cfg_scale: float) -> Iterator[_Draw]:
     """Every mask of every pair; one that was drawn several times is evaluated once."""
     for number, pair in enumerate(pairs):
         length = len(pair.answer)
@@ -100,12 +98,9 @@ def _draws(
         prompt = np.asarray(pair.prompt, dtype=np.int64)
         random = np.random.default_rng((seed, zlib.crc32(prompt.tobytes()), length))
         masks, times = np.unique(draw_masks(length, mc_num, random), axis=0, return_counts=True)
-        params = _one_token_a_step(length, cfg_scale)
         for mask, drawn in zip(masks, times, strict=True):
-            canvas = Canvas(str(number), prompt, params, llm.special)
-            canvas.canvas = np.where(mask, llm.special.mask, answer)
             share = drawn / mc_num * length / mask.sum()
-            yield _Draw(number, canvas, answer, float(share))
+            yield _Draw(number, Masked(prompt, answer, mask, cfg_scale), float(share))
 
 
 def _one_token_a_step(length: int, cfg_scale: float) -> DecodeParams:
@@ -126,10 +121,10 @@ def _batches(llm: LLM, draws: Iterator[_Draw]) -> Iterator[list[_Draw]]:
     positions = 0
     for draw in draws:
         full = len(batch) == llm.config.max_rows
-        if batch and (full or positions + draw.canvas.cost > llm.config.max_positions):
+        if batch and (full or positions + draw.row.cost > llm.config.max_positions):
             yield batch
             batch, positions = [], 0
         batch.append(draw)
-        positions += draw.canvas.cost
+        positions += draw.row.cost
     if batch:
         yield batch

@@ -19,10 +19,11 @@ from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
-from rho_eos.bulk import Request, decode_all
-from rho_eos.config import DecodeParams
+from rho_eos.bulk import decode_all
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.engine.request import Request
 from rho_eos.errors import UserError
-from rho_eos.evals.provenance import model_identity
+from rho_eos.evals.runs.provenance import model_identity
 from rho_eos.llm import LLM
 from rho_eos.lm_eval.arguments import decode_params, engine_limits, read_model_args
 from rho_eos.lm_eval.likelihood import Pair, greedy_answers, log_likelihoods
@@ -58,7 +59,7 @@ class RhoEosLM(TemplateLM):
         texts: dict[int, str] = {}
         ready = self._requests(requests)  # all are checked before any of them runs
         bar = tqdm(total=len(requests), desc="generating", disable=disable_tqdm)
-        for output in decode_all(self.llm, iter(ready)):
+        for output in decode_all(self.llm.engine, iter(ready)):
             number = int(output.id)
             texts[number] = output.text
             self.cache_hook.add_partial("generate_until", requests[number].args, output.text)
@@ -76,7 +77,8 @@ class RhoEosLM(TemplateLM):
             params = decode_params(self.defaults, gen_kwargs, repeat=asked[key])
             asked[key] += 1
             ids = self._last_of_context(self.tok_encode(context), params)
-            ready.append(Request(str(number), *self.llm.prepare({"prompt_token_ids": ids}, params)))
+            prompt = {"prompt_token_ids": ids}
+            ready.append(self.llm.preparer.prepare(prompt, params, id=str(number)))
         return ready
 
     def _last_of_context(self, ids: list[int], params: DecodeParams) -> list[int]:

@@ -4,7 +4,6 @@ The name holds a digest of everything that decides the results (weights, task, p
 data), so tables that need the same cell share its folder, and nothing stale is ever taken for it.
 """
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ from typing import Any
 
 from rho_eos.config import EngineConfig
 from rho_eos.evals import find_task
-from rho_eos.evals.provenance import fingerprint, model_identity
-from rho_eos.evals.run import Evaluation
-from rho_eos.evals.run_folder import SAMPLES, Line, read_samples
+from rho_eos.evals.fingerprint import fingerprint
+from rho_eos.evals.runs.provenance import model_identity
+from rho_eos.evals.runs.run import Evaluation
+from rho_eos.evals.runs.run_folder import SAMPLES, Line, read_samples
 from rho_eos.reproduce.estimate import estimate_positions
 from rho_eos.reproduce.plan import Plan, Row
 from rho_eos.reproduce.profiles import Profile
@@ -104,9 +104,11 @@ class Study:
             "model": self._model,
             "task": evaluation.tasks,
             "data": self._data.get(evaluation.tasks[0]),
-            "params": dataclasses.asdict(evaluation.params),
+            "params": evaluation.params.model_dump(mode="json"),
             "samples": (evaluation.limit, evaluation.repeats, evaluation.shuffle_seed),
         }
+        identity = find_task(evaluation.tasks[0]).identity()
+        content |= {"identity": identity} if identity else {}
         text = json.dumps(content, sort_keys=True)
         return blake2b(text.encode(), digest_size=6).hexdigest()
 

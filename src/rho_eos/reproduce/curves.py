@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rho_eos.evals.run_folder import Line
+from rho_eos.evals.runs.run_folder import Line
 
 BINS = 50
 

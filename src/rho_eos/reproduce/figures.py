@@ -7,16 +7,16 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from rho_eos.config import EXPANSIONS, DecodeParams
-from rho_eos.decoding.expansion import expansion_factor
-from rho_eos.evals.report import summarise
-from rho_eos.evals.run_folder import Line
+from rho_eos.decoding.expansion import MULTIPLIERS, ExpansionParams, expansion_factor
+from rho_eos.decoding.policies.rho_eos import RhoEosParams
+from rho_eos.evals.runs.report import summarise
+from rho_eos.evals.runs.run_folder import Line
 from rho_eos.reproduce import style
 from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.curves import Curve, over_progress, over_steps
 from rho_eos.reproduce.plan import ASYM, Plan
 
-EXPANSION_COLOURS = dict(zip(EXPANSIONS, ("#56B4E9", "#0072B2", "#D55E00"), strict=True))
+EXPANSION_COLOURS = dict(zip(MULTIPLIERS, ("#56B4E9", "#0072B2", "#D55E00"), strict=True))
 
 
 def write_figures(
@@ -81,7 +81,8 @@ def expansion_functions() -> Any:
     rho = np.linspace(0, 1, 1001)
     low, high = ASYM
     for number, (name, colour) in enumerate(EXPANSION_COLOURS.items()):
-        params = DecodeParams(expansion=name, rho_low=low, rho_high=high)
+        region = {"rho_low": low, "rho_high": high}
+        params = RhoEosParams.from_mapping({"expansion": name, **region})
         change = [_length_change(float(value), params) for value in rho]
         axes.plot(rho, change, color=colour, label=name, linewidth=8 - 3 * number)  # none hidden
     axes.axvspan(low, high, color=style.REGION, alpha=0.10, linewidth=0)
@@ -96,7 +97,7 @@ def expansion_functions() -> Any:
     return figure
 
 
-def _length_change(rho: float, params: DecodeParams) -> int:
+def _length_change(rho: float, params: ExpansionParams) -> int:
     low, high = params.region
     if low <= rho <= high:
         return 0

@@ -5,13 +5,16 @@ The same parameters are the same run wherever they appear: ρ-EOS Sym of the mai
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from rho_eos.config import DAEDAL_REGION, PRESETS, DecodeParams
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.policy import Policy
+from rho_eos.decoding.registry import foreign_policies
 from rho_eos.reproduce.profiles import Profile
 
-ASYM, SYM = PRESETS["asym"], PRESETS["sym"]
+ASYM, SYM = (0.4, 0.8), (0.2, 0.8)
+DAEDAL_REGION = (0.5, 0.9)
 REGIONS = (SYM, (0.3, 0.7), (0.4, 0.6), ASYM)
 DAEDAL, RHO_SYM, RHO_ASYM = "DAEDAL", "ρ-EOS Sym", "ρ-EOS Asym"
 
@@ -99,12 +102,26 @@ def _adaptive(
 
 
 def adaptive_rows(profile: Profile, **more: Any) -> list[Row]:
-    """The three that choose the length themselves."""
+    """Those that choose the length themselves."""
     return [
         daedal(profile, **more),
         rho_eos(profile, RHO_SYM, SYM, **more),
         rho_eos(profile, RHO_ASYM, ASYM, **more),
+        *(foreign(profile, policy, **more) for policy in foreign_policies()),
     ]
+
+
+def foreign(profile: Profile, policy: type[Policy], **more: Any) -> Row:
+    """A policy from outside, with its own defaults on the profile's lengths."""
+    lengths = {
+        "initial_length": profile.initial_length,
+        "max_new_tokens": profile.max_length,
+        "block_length": profile.block_length,
+    }
+    known = policy.Params.model_fields
+    given = {name: value for name, value in (lengths | more).items() if name in known}
+    params = DecodeParams.from_mapping({"policy": policy.name, **given})
+    return Row(policy.title or policy.name, params)
 
 
 def main_rows(profile: Profile) -> list[Row]:
@@ -133,8 +150,8 @@ def expansion_rows(profile: Profile) -> list[Row]:
 
 
 def signal_rows(profile: Profile) -> list[Row]:
-    """METHOD §3. One stage is steered within Asym's region, whatever the number; two stages within
-    DAEDAL's own thresholds by confidence, within Asym's by density."""
+    """docs/method.md §3. One stage is steered within Asym's region, by either number; two stages
+    within DAEDAL's own thresholds by confidence, within Asym's by density."""
     return [
         rho_eos(profile, "single stage, confidence", ASYM, signal="confidence"),
         rho_eos(profile, "single stage, density", ASYM),
@@ -156,7 +173,7 @@ def curve_rows(profile: Profile) -> list[Row]:
         *(fixed_by_threshold(profile, length) for length in lengths),
         *(rho_eos(profile, f"from {n}", ASYM, initial_length=n) for n in lengths),
     ]
-    return [Row(row.label, replace(row.params, trace=True), profile.traced_samples) for row in rows]
+    return [Row(row.label, row.params.replaced(trace=True), profile.traced_samples) for row in rows]
 
 
 #: Name, title, heading, rows.

@@ -12,11 +12,10 @@ from typing import Any, Protocol
 
 from rho_eos.errors import UserError
 from rho_eos.evals import find_task
-from rho_eos.evals.answers import AnswerSource
-from rho_eos.evals.code_task import CodeTask
-from rho_eos.evals.report import write_summary
-from rho_eos.evals.run import Progress, evaluate
-from rho_eos.evals.run_folder import write_json
+from rho_eos.evals.runs.report import write_summary
+from rho_eos.evals.runs.run import Progress, evaluate
+from rho_eos.evals.runs.run_folder import write_json
+from rho_eos.evals.runs.sources import AnswerSource
 from rho_eos.evals.sandbox import probe_backend
 from rho_eos.reproduce.cells import Cell, Study
 from rho_eos.reproduce.index import ABOUT, about, read_about, write_index
@@ -93,7 +92,7 @@ def check_folder(study: Study) -> None:
 def check_means(cells: Sequence[Cell], figures: bool, unsafe_code: bool) -> None:
     """What the last cell will need is looked for before the first one runs."""
     pending = [cell for cell in cells if not cell.finished]
-    if any(isinstance(find_task(cell.task), CodeTask) for cell in pending):
+    if any(find_task(cell.task).runs_code for cell in pending):
         probe_backend(unsafe_code)
     if figures:
         _figures_module()

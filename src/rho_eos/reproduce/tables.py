@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from rho_eos.evals.compare import compare
-from rho_eos.evals.report import NONE, TaskSummary, summarise, summary_table
-from rho_eos.evals.run_folder import Line
-from rho_eos.evals.table import Table
+from rho_eos.evals.runs.compare import compare
+from rho_eos.evals.runs.report import NONE, TaskSummary, summarise, summary_table
+from rho_eos.evals.runs.run_folder import Line
+from rho_eos.evals.runs.table import Table
 from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.plan import DAEDAL, RHO_ASYM, RHO_SYM, Plan, threshold_label
 from rho_eos.reproduce.published import SOURCE, Published, find_published, paper_model

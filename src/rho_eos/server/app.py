@@ -19,12 +19,12 @@ from rho_eos import __version__
 from rho_eos.decoding.schema import schema
 from rho_eos.engine.request import Detail
 from rho_eos.server import errors
-from rho_eos.server.answers import ChatShape, CompletionShape, Shape, whole_answer
 from rho_eos.server.auth import KeyMiddleware, KeyRing
 from rho_eos.server.denoise import TokenTexts, denoise_events
 from rho_eos.server.middleware import BodyLimit, RequestLog
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.protocol import AnyRequest, request_models
+from rho_eos.server.responses import ChatShape, CompletionShape, Shape, whole_answer
 from rho_eos.server.service import Service
 from rho_eos.server.stream import EventStream, text_events, unless_disconnected
 

@@ -13,7 +13,7 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import find_policy
 from rho_eos.engine.request import StepEvent
 from rho_eos.outputs import Output, StepRecord
-from rho_eos.server.answers import usage
+from rho_eos.server.responses import usage
 from rho_eos.server.service import Generation
 
 logger = logging.getLogger(__name__)

@@ -77,7 +77,7 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, EngineError):
         status, code = _ENGINE_STATUS[type(error)]
         headers = RETRY if status in (429, 503) else None
-        return ApiError(status, _without_internals(error), code, headers=headers)
+        return ApiError(status, str(error), code, headers=headers)
     if isinstance(error, UserError):
         return _refused(error)
     if isinstance(error, RequestValidationError):
@@ -102,11 +102,6 @@ def install(app: FastAPI, refused: Callable[[], None]) -> None:
 
     for kind in (ApiError, EngineError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)
-
-
-def _without_internals(error: EngineError) -> str:
-    """What an exception inside the server says may be of its files and machine: for the log."""
-    return str(error).removesuffix(f": {error.__cause__}") if error.__cause__ else str(error)
 
 
 def _refused(error: UserError) -> ApiError:

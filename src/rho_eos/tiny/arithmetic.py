@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from rho_eos.tiny.problem import Problem, Task, final_number
+from rho_eos.tiny.problem import Problem, Task
 
 HEADS = range(1, 21)
 ASKS = ("Reduce", "Compute", "What is", "Evaluate", "Simplify", "Calculate")
@@ -41,12 +41,6 @@ class TinyMath(Task):
         if rng.random() < 0.15:
             prompt = prompt.replace("*", "×")
         return Problem("", prompt, _reduction(terms), {"steps": steps})
-
-    def extract(self, text: str) -> str:
-        return final_number(text)
-
-    def grade(self, problem: Problem, text: str) -> bool:
-        return self.extract(text) == self.extract(problem.answer)
 
 
 def _terms(rng: random.Random, steps: int) -> list[Term]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from rho_eos.tiny.problem import Problem, Task, final_number
+from rho_eos.tiny.problem import Problem, Task
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -47,12 +47,6 @@ class TinyGsm(Task):
         answer = _answer(start, moves, brief)
         prompt = _story(rng, start, moves, brief)
         return Problem("", prompt, answer, {"steps": steps, "brief": brief})
-
-    def extract(self, text: str) -> str:
-        return final_number(text)
-
-    def grade(self, problem: Problem, text: str) -> bool:
-        return self.extract(text) == self.extract(problem.answer)
 
 
 @dataclass(frozen=True, slots=True)

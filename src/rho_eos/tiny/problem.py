@@ -53,7 +53,7 @@ class PlainRandom(random.Random):
 
 
 class Task(ABC):
-    """A generator of problems with a seed and a difficulty (the number of steps), and a grader."""
+    """A generator of problems with a seed and a difficulty (the number of steps)."""
 
     name: str
     max_steps: int
@@ -61,14 +61,6 @@ class Task(ABC):
     @abstractmethod
     def draw(self, rng: random.Random, steps: int) -> Problem:
         """A problem of so many steps, from either split."""
-
-    @abstractmethod
-    def extract(self, text: str) -> str:
-        """The part of a model's reply that is graded."""
-
-    @abstractmethod
-    def grade(self, problem: Problem, text: str) -> bool:
-        """Whether a reply solves the problem."""
 
     def problem(
         self, seed: int, difficulty: int | None = None, split: Split = "test", plain: bool = False
@@ -92,10 +84,3 @@ class Task(ABC):
         if rng.random() < 0.3:
             return rng.randint(1, max(1, self.max_steps // 3))
         return rng.randint(1, self.max_steps)
-
-
-def final_number(text: str) -> str:
-    """What stands after the last `####`, or nothing."""
-    _, mark, tail = text.rpartition("####")
-    words = tail.split()
-    return words[0] if mark and words else ""

@@ -1,4 +1,4 @@
-"""Code problems: operations in plain words, their Python, and the grader that runs it.
+"""Code problems: operations in plain words, and their Python.
 
 An operation is one numbered phrase of the prompt; the answer repeats it as a comment and adds a
 line or two of Python: writing the program is translating operation by operation.
@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rho_eos.evals.sandbox import run_python
-from rho_eos.tiny.problem import Problem, Task
+from rho_eos.tiny.problem import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ def body(calls: Sequence[Call], x: str) -> str:
 
 
 class CodeTask(Task):
-    """A task whose replies are graded by running them on inputs.
+    """A task whose replies can be judged by running them on inputs.
 
     A problem's `meta` holds the `function` to call, its `inputs`, what is `expected` of them, and
     the part of the program that stands `before` the reply.
@@ -80,16 +79,6 @@ class CodeTask(Task):
     def tells_apart(self, values: list[Any]) -> bool:
         """Whether these intermediate results still let a later mistake show."""
         return len({repr(value) for value in values}) >= len(values) // 2
-
-    def extract(self, text: str) -> str:
-        return text.rstrip()
-
-    def grade(self, problem: Problem, text: str) -> bool:
-        if self.extract(text) == self.extract(problem.answer):
-            return True
-        name, inputs, expected = (problem.meta[key] for key in ("function", "inputs", "expected"))
-        tests = f"assert [{name}(value) for value in {inputs!r}] == {expected!r}"
-        return run_python(problem.meta["before"] + self.extract(text), tests=tests).ok
 
 
 def numbered(rng: random.Random, calls: Sequence[Call]) -> str:

@@ -32,7 +32,7 @@ import torch.distributed as dist
 import typer
 from torch.nn.functional import cross_entropy
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
 from rho_eos.llm import LLM
 from rho_eos.tiny.batches import Batch
@@ -151,7 +151,11 @@ class Trainer:
             self.average[name].lerp_(parameter.detach(), 1 - keep)
 
     def solved(self) -> dict[str, float]:
-        """Share of validation problems per task that the averaged model solves, by the engine."""
+        """Share of validation problems per task that the averaged model answers as trained.
+
+        Word for word: that is stricter than the benchmarks, where a program is run, and needs
+        neither a grader nor a sandbox while training.
+        """
         self.export()
         llm = LLM(str(self.out), device="cpu")
         params = DecodeParams(policy="fixed", initial_length=self.size.validation_length)
@@ -162,7 +166,10 @@ class Trainer:
                 for number in range(self.size.validation)
             ]
             outputs = llm.generate([problem.prompt for problem in problems], params)
-            right = [task.grade(p, o.text) for p, o in zip(problems, outputs, strict=True)]
+            right = [
+                output.text.rstrip() == problem.answer
+                for problem, output in zip(problems, outputs, strict=True)
+            ]
             shares[name] = sum(right) / len(right)
         return shares
 
@@ -212,10 +219,13 @@ class Trainer:
         self.history = state["history"]
 
 
+THRESHOLD = 0.9  # τ, as decoding has it
+
+
 @torch.no_grad()
 def _sure(logits: torch.Tensor) -> torch.Tensor:
     """Where decoding would commit what is predicted."""
-    return logits.softmax(-1).amax(-1) > DecodeParams().threshold
+    return logits.softmax(-1).amax(-1) > THRESHOLD
 
 
 def train(

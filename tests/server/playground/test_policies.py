@@ -111,4 +111,4 @@ def test_a_policy_of_a_plugin_is_chosen_changed_run_and_explained(
     patience.press("Control+Enter")
     assert page.page.evaluate("document.activeElement.name") == "patience"
     message = patience.evaluate("input => input.validationMessage")
-    assert message == "This takes an integer in [2, 1,000]."
+    assert message.startswith("This takes an integer")

@@ -1,0 +1,90 @@
+"""Are two mathematical answers equal? `math-verify` decides, in a process of its own.
+
+Its own time limit is an alarm, which works in a main thread only, counts the time that other
+programs take, and cannot stop a large power once sympy computes it. Here any thread may ask, and
+a comparison that hangs, crashes or eats memory counts as unequal and costs at most a new process.
+"""
+
+import atexit
+import json
+import selectors
+import subprocess
+import sys
+import threading
+from importlib.util import find_spec
+
+from rho_eos.errors import UserError
+
+PATIENCE_SECONDS = 300.0  # the worker has limits of its own, of CPU time; this is the last resort
+
+
+class MathVerifier:
+    """A worker process, started when first needed and again after it had to be killed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def equal(self, gold: str, answer: str) -> bool:
+        """Whether two LaTeX texts, each holding one result, mean the same."""
+        with self._lock:
+            if (gold, answer) not in self._known:
+                self._known[gold, answer] = self._compare(gold, answer)
+            return self._known[gold, answer]
+
+    def close(self) -> None:
+        with self._lock:
+            self._stop()
+
+    def _compare(self, gold: str, answer: str) -> bool:
+        process = self._process or self._start()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps([gold, answer]).encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            self._stop()
+            return False
+        reply = self._read_line(process, PATIENCE_SECONDS)
+        if reply is None:
+            self._stop()
+        return reply == "1"
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if find_spec("math_verify") is None:
+            raise UserError(
+                "grading mathematics needs the package math-verify (pip install rho-eos[eval])"
+            )
+        self._process = process = subprocess.Popen(
+            [sys.executable, "-m", "rho_eos.evals.graders.math_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # or Ctrl-C would kill it first, and that is a wrong answer
+        )
+        if self._read_line(process, PATIENCE_SECONDS) != "ready":
+            self._stop()
+            raise UserError(
+                "math-verify does not start: try `python -m rho_eos.evals.graders.math_worker`"
+            )
+        return process
+
+    def _read_line(self, process: subprocess.Popen[bytes], seconds: float) -> str | None:
+        """The worker's next line; None if it does not come in time or the worker has died."""
+        assert process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            if not selector.select(seconds):
+                return None
+        return process.stdout.readline().decode().strip() or None
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+verifier = MathVerifier()
+atexit.register(verifier.close)

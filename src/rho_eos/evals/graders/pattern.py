@@ -1,0 +1,39 @@
+"""The last match of a regular expression, or of its group, compared as text."""
+
+import re
+from typing import ClassVar
+
+from pydantic import field_validator
+
+from rho_eos.evals.graders.grader import Grader
+
+
+class Pattern(Grader):
+    name: ClassVar[str] = "regex"
+    pattern: str
+    ignore_case: bool = False
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            raise ValueError(f"a regular expression: {error}") from None
+        if groups > 1:
+            raise ValueError("a regular expression with at most one group; (?:…) is none")
+        return pattern
+
+    def extract(self, text: str) -> str | None:
+        answer = None
+        for found in re.finditer(self.pattern, text):
+            answer = found[found.re.groups]
+        return (answer or "").strip() or None
+
+    def expected(self, reference: str) -> str:
+        return reference.strip()
+
+    def equal(self, answer: str, expected: str) -> bool:
+        if self.ignore_case:
+            return answer.casefold() == expected.casefold()
+        return answer == expected

@@ -1,0 +1,1 @@
+"""Runs on disk: make them, continue them, compare them, read them."""

@@ -1,0 +1,64 @@
+"""What a result depends on, written down: which weights, which files, which versions, where."""
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from rho_eos.config import EngineConfig
+from rho_eos.evals.fingerprint import fingerprint
+from rho_eos.models.loading import choose_device, choose_dtype, open_checkpoint
+
+PACKAGES = ("rho-eos", "torch", "transformers", "tokenizers", "numpy", "math-verify")
+
+
+def model_identity(config: EngineConfig) -> dict[str, Any]:
+    """Which model answers: a name can be given to other weights, so their fingerprint as well."""
+    checkpoint = open_checkpoint(config)
+    folder = checkpoint.folder.absolute()
+    dtype = choose_dtype(config.dtype, choose_device(config.device), checkpoint.config)
+    return {
+        "model": config.model,
+        "revision": folder.name if folder.parent.name == "snapshots" else config.revision,
+        "weights": fingerprint(checkpoint.files),
+        "dtype": str(dtype).removeprefix("torch."),
+        "special_tokens": [
+            checkpoint.special.mask,
+            checkpoint.special.eos,
+            checkpoint.special.end_of_turn,
+        ],
+    }
+
+
+def session_facts(config: EngineConfig | None, sandbox: str | None) -> dict[str, Any]:
+    """Where and with what one process works on a run. Without a model, `config` is None."""
+    facts: dict[str, Any] = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version()} | _versions(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "sandbox": sandbox,
+    }
+    if config is not None:
+        device = choose_device(config.device)
+        cuda = device.type == "cuda"
+        facts |= {
+            "device": torch.cuda.get_device_name(device) if cuda else device.type,
+            "threads": torch.get_num_threads(),
+            "batch_size": config.max_rows,
+            "max_positions": config.max_positions,
+        }
+    return facts
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,142 @@
+"""What a run showed: the metrics of docs/method.md §7, each a mean over samples with its error.
+
+Repeats of a sample are averaged first: they are not further samples, and must not make an error
+smaller than it is. E_ratio is the ratio of the averages.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rho_eos.evals.runs.run_folder import Line, read_samples, write_json
+from rho_eos.evals.runs.stats import Estimate, mean_of, ratio_of_means
+from rho_eos.evals.runs.table import Table
+
+#: Field of a line, heading, decimals.
+COSTS = (
+    ("e_token", "E_token", 1),
+    ("n_token", "N_token", 1),
+    ("nfe", "NFE", 1),
+    ("positions_evaluated", "positions", 0),
+    ("tokens_per_forward", "tokens/NFE", 2),
+    ("adjustments", "Step", 1),
+)
+COLUMNS = (
+    *("run", "task", "n", "Acc %", "E_token", "N_token", "E_ratio %"),
+    *("NFE", "positions", "tokens/NFE", "Step", "seconds"),
+)
+NONE = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummary:
+    """One row of a table. `costs` is empty where no model was asked."""
+
+    task: str
+    samples: int
+    repeats: int
+    accuracy: Estimate
+    costs: dict[str, Estimate]
+    e_ratio: Estimate | None
+    seconds: float  # T_runtime of one repeat: generation, without loading the model
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "task": self.task,
+            "samples": self.samples,
+            "repeats": self.repeats,
+            "accuracy": self.accuracy.as_dict(),
+            **{name: cost.as_dict() for name, cost in self.costs.items()},
+            "e_ratio": self.e_ratio and self.e_ratio.as_dict(),
+            "seconds": self.seconds,
+        }
+
+
+def summarise(lines: Iterable[Line]) -> list[TaskSummary]:
+    by_task: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        by_task[line["task"]].append(line)
+    return [_summarise_task(task, of_task) for task, of_task in by_task.items()]
+
+
+def per_sample(lines: Iterable[Line], field: str) -> dict[str, float]:
+    """The field's value for each sample, averaged over its repeats; in order of the samples."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for line in lines:
+        values[line["sample"]].append(float(line[field]))
+    return {sample: sum(each) / len(each) for sample, each in sorted(values.items())}
+
+
+def _summarise_task(task: str, lines: list[Line]) -> TaskSummary:
+    correct = per_sample(lines, "correct")
+    asked = all("nfe" in line for line in lines)
+    values = {name: list(per_sample(lines, name).values()) for name, *_ in COSTS if asked}
+    repeats = len({line["repeat"] for line in lines})
+    return TaskSummary(
+        task,
+        len(correct),
+        repeats,
+        mean_of(list(correct.values())),
+        {name: mean_of(each) for name, each in values.items()},
+        ratio_of_means(values["e_token"], values["n_token"]) if asked else None,
+        _seconds(lines) / repeats,
+    )
+
+
+def _seconds(lines: list[Line]) -> float:
+    """Time until the last answer, summed over the sessions that were needed."""
+    last: dict[int, float] = defaultdict(float)
+    for line in lines:
+        last[line["session"]] = max(last[line["session"]], line["elapsed"])
+    return sum(last.values())
+
+
+def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]]) -> Table:
+    """Runs side by side, grouped by task: what is to be compared stands together."""
+    tasks = list(dict.fromkeys(summary.task for _, of_run in runs for summary in of_run))
+    rows = [
+        _row(name, summary)
+        for task in tasks
+        for name, of_run in runs
+        for summary in of_run
+        if summary.task == task
+    ]
+    return Table(COLUMNS, rows, labels=2)
+
+
+def _row(name: str, summary: TaskSummary) -> list[str]:
+    cost = {
+        heading: _shown(summary.costs.get(field), decimals) for field, heading, decimals in COSTS
+    }
+    count = f"{summary.samples}" + (f"×{summary.repeats}" if summary.repeats > 1 else "")
+    cells = cost | {
+        "run": name,
+        "task": summary.task,
+        "n": count,
+        "Acc %": _shown(summary.accuracy, 1, scale=100),
+        "E_ratio %": _shown(summary.e_ratio, 1, scale=100),
+        "seconds": f"{summary.seconds:.0f}" if summary.costs else NONE,
+    }
+    return [cells[column] for column in COLUMNS]
+
+
+def _shown(estimate: Estimate | None, decimals: int, scale: float = 1) -> str:
+    if estimate is None:
+        return NONE
+    mean = f"{estimate.mean * scale:.{decimals}f}"
+    return mean if estimate.error is None else f"{mean} ± {estimate.error * scale:.{decimals}f}"
+
+
+def write_summary(folder: Path, lines: Iterable[Line]) -> list[TaskSummary]:
+    """summary.json and summary.{md,csv,tex} beside the samples."""
+    summaries = summarise(lines)
+    write_json(folder / "summary.json", [summary.as_dict() for summary in summaries])
+    summary_table([(folder.name, summaries)]).write(folder / "summary")
+    return summaries
+
+
+def read_run(folder: Path) -> tuple[str, list[Line]]:
+    """A run's name and its samples."""
+    return folder.absolute().name, read_samples(folder)

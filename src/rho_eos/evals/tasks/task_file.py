@@ -1,0 +1,144 @@
+"""A task described in a YAML file: data, a prompt, and a grader by name; no code.
+
+    data: words.jsonl                  # JSON Lines, CSV or Parquet, beside the file
+    prompt: Spell $word backwards.
+    reference: answer                  # the field that holds the right answer
+    grader: exact                      # or with options: {name: number, marker: "Answer:"}
+
+All rows are checked when they are loaded, so that a mistake is found before a model is.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import yaml  # type: ignore[import-untyped]
+from pydantic import Field
+
+from rho_eos.errors import UserError
+from rho_eos.evals.fingerprint import fingerprint
+from rho_eos.evals.graders import Grader, make_grader
+from rho_eos.evals.registry import NAME
+from rho_eos.evals.sandbox import Backend
+from rho_eos.evals.task import Grade, Sample, Task
+from rho_eos.evals.tasks.prompt import fill
+from rho_eos.evals.tasks.source import Source
+from rho_eos.settings import Settings
+
+
+class Description(Settings):
+    """What the file says. Templates hold `$field` for a field of the sample."""
+
+    name: str = ""  # none: that of the file
+    data: str = Field(min_length=1)
+    id: str | None = None
+    prompt: str = Field(min_length=1)
+    answer_prefix: str = ""
+    reference: str = Field(min_length=1)
+    gold: str | None = None
+    grader: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileTask(Task):
+    name: str
+    answer_prefix: str
+    runs_code: bool
+    description: Description
+    grader: Grader
+    data: Path
+    file: Path
+
+    def load(self, path: Path | None = None, limit: int | None = None) -> list[Sample]:
+        if path is not None:
+            raise UserError(f"{self.name} reads {self.data}, as its file says, but got {path}")
+        try:
+            return Source({}, self._id, check=self._check).load(self.data, limit)
+        except UserError as error:
+            raise UserError(f"{self.file}: {error}") from error
+
+    def prompt(self, sample: Sample) -> str:
+        return fill(self.description.prompt, **texts(sample.data))
+
+    def grade(self, sample: Sample, text: str) -> Grade:
+        return self.grader.grade(text, self._reference(sample.data), texts(sample.data))
+
+    def gold(self, sample: Sample) -> str:
+        if self.description.gold is not None:
+            return fill(self.description.gold, **texts(sample.data))
+        return self.grader.gold(self._reference(sample.data))
+
+    def confined(self, backend: Backend) -> Self:
+        return replace(self, grader=self.grader.confined(backend))
+
+    def identity(self) -> dict[str, Any]:
+        said = self.description.model_dump(exclude={"name", "data", "grader"})
+        options = {f"grader {key}": value for key, value in self.grader.model_dump().items()}
+        return {**said, "grader": self.grader.name, **options, "data": fingerprint([self.data])}
+
+    def _id(self, index: int, row: Mapping[str, Any]) -> str:
+        own = self.description.id
+        return f"{self.name}/{index if own is None else as_text(row[own])}"
+
+    def _reference(self, row: Mapping[str, Any]) -> str:
+        return as_text(row[self.description.reference])
+
+    def _check(self, row: Mapping[str, Any]) -> None:
+        """All that could go wrong with a row later goes wrong before a model is loaded."""
+        fields = texts(row)
+        for key in ("id", "reference"):
+            field = getattr(self.description, key)
+            if field is not None and field not in fields:
+                raise UserError(f"{key} is {field!r}, but the fields are {', '.join(fields)}")
+        for key in ("prompt", "gold"):
+            try:
+                fill(getattr(self.description, key) or "", **fields)
+            except UserError as error:
+                raise UserError(f"{key}: {error}") from None
+        self.grader.check(self._reference(row), fields)
+
+
+def read_task_file(path: Path) -> FileTask:
+    """The task that a file describes; every complaint names the file."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {path}: {' '.join(str(reason).split())}") from error
+    if not isinstance(content, dict):
+        known = ", ".join(Description.model_fields)
+        raise UserError(f"{path} takes a mapping with the keys {known}")
+    try:
+        said = Description.from_mapping(content)
+        name = said.name or path.stem
+        if not NAME.fullmatch(name):
+            raise UserError(f"name is {name!r}, but takes letters, digits, . _ -")
+        grader = make_grader(said.grader)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return FileTask(
+        name=name,
+        answer_prefix=said.answer_prefix,
+        runs_code=grader.runs_code,
+        description=said,
+        grader=grader,
+        data=path.parent / said.data,
+        file=path,
+    )
+
+
+def texts(row: Mapping[str, Any]) -> dict[str, str]:
+    return {field: as_text(value) for field, value in row.items()}
+
+
+def as_text(value: Any) -> str:
+    """As a prompt shows it: a list is lines, nothing is nothing, an object is JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        return "\n".join(map(as_text, value))
+    if isinstance(value, Mapping | bool):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return "" if value is None else str(value)

@@ -1,0 +1,272 @@
+"""Whoever submits a request hears of it, all of it, and nobody else does."""
+
+import random
+import threading
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rho_eos import LLM, DecodeParams, FinishReason, StepEvent
+from rho_eos.bulk import decode_all
+from rho_eos.engine.errors import RequestFailedError
+from rho_eos.engine.request import Detail, Request
+from tests.scripted import ScriptedRunner, encode, engine_of, says
+
+
+def steps(count: int) -> DecodeParams:
+    """So many forwards: one of its `count` positions in each."""
+    return DecodeParams(policy="fixed", initial_length=count, steps=count, early_stop=False)
+
+
+@pytest.fixture(scope="module")
+def llm(byte_checkpoint: Path) -> LLM:
+    return LLM(str(byte_checkpoint))
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_behind(llm: LLM) -> Iterator[None]:
+    yield
+    assert not llm.engine.has_work
+    assert not llm.engine._rows
+
+
+def joined(events: list[StepEvent]) -> str:
+    return "".join(event.delta for event in events)
+
+
+def check_complete(events: list[StepEvent], count: int) -> None:
+    assert [event.record.step for event in events] == list(range(count))
+    assert [event.output is not None for event in events] == [False] * (count - 1) + [True]
+    assert joined(events) == events[-1].output.text
+
+
+def test_two_streams_in_turn_both_get_everything(llm: LLM) -> None:
+    short, long = llm.stream("one", steps(4)), llm.stream("two", steps(8))
+    pairs = list(zip_longest(short, long))
+    check_complete([a for a, _ in pairs if a is not None], 4)
+    check_complete([b for _, b in pairs], 8)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_streams_read_in_any_order_get_what_they_get_alone(llm: LLM, seed: int) -> None:
+    lengths = {"a": 3, "b": 9, "c": 5, "d": 7}
+    alone = {name: joined(list(llm.stream(name, steps(n)))) for name, n in lengths.items()}
+    streams = {name: llm.stream(name, steps(n)) for name, n in lengths.items()}
+    heard: dict[str, list[StepEvent]] = {name: [] for name in streams}
+    order = random.Random(seed)
+    while streams:
+        name = order.choice(sorted(streams))
+        event = next(streams[name], None)
+        if event is None:
+            del streams[name]
+        else:
+            heard[name].append(event)
+    for name, events in heard.items():
+        check_complete(events, lengths[name])
+        assert joined(events) == alone[name]
+
+
+def test_a_stream_that_is_left_early_takes_nothing_from_another(llm: LLM) -> None:
+    left, other = llm.stream("left", steps(8)), llm.stream("other", steps(6))
+    events = [next(other)]
+    next(left)
+    left.close()
+    events += other
+    check_complete(events, 6)
+
+
+def test_generate_while_a_stream_is_open(llm: LLM) -> None:
+    alone = llm.generate(["inside"], steps(8))[0].token_ids
+    stream = llm.stream("outside", steps(5))
+    events = [next(stream)]
+    assert llm.generate(["inside"], steps(8))[0].token_ids == alone  # it ends after the stream's
+    events += stream
+    check_complete(events, 5)
+
+
+def test_ctrl_c_in_the_middle_of_generate(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call ends with the interrupt; an open stream goes on, and the model can be used again."""
+    expected = llm.generate(["again"], steps(4))[0].token_ids
+    stream = llm.stream("open", steps(6))
+    events = [next(stream)]
+    forwards = iter([False, False, True])
+    predict = llm.runner.predict
+
+    def interrupted(rows: Any) -> Any:
+        if next(forwards, False):
+            raise KeyboardInterrupt
+        return predict(rows)
+
+    monkeypatch.setattr(llm.runner, "predict", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        llm.generate(["first", "second"], steps(12))
+    assert len(llm.engine._rows) == 1, "only the stream is left"
+    events += stream
+    check_complete(events, 6)
+    assert llm.generate(["again"], steps(4))[0].token_ids == expected
+
+
+def test_an_interrupt_between_rows_fails_the_row_it_hit_and_says_so() -> None:
+    """Half a step may have been taken there; the others have not noticed."""
+    engine = engine_of(says("hello"))
+    first, hit, last = (engine.add(id, encode("?"), steps(4)) for id in ("a", "b", "c"))
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    engine._rows[hit].policy.step = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        engine.step()
+    with pytest.raises(RequestFailedError, match="KeyboardInterrupt"):
+        hit.result()
+    engine.finish([first, last])
+    for handle in (first, last):
+        assert [event.record.step for event in handle.events] == [0, 1, 2, 3]
+
+
+def test_a_streamer_that_raises_leaves_nothing_in_the_engine(llm: LLM) -> None:
+    class Breaks:
+        def __init__(self, when: int) -> None:
+            self.left = when
+
+        def put(self, value: Any) -> None:
+            self.left -= 1
+            if not self.left:
+                raise OSError("the pipe is closed")
+
+        def end(self) -> None:
+            pass
+
+    for when in (1, 2, 3):  # at the prompt, at the first and at the second token
+        with pytest.raises(OSError, match="the pipe is closed"):
+            llm.generate("hello", steps(6), streamer=Breaks(when))
+        assert not llm.engine.has_work
+
+
+def test_two_threads_share_one_model(llm: LLM) -> None:
+    prompts = [f"prompt {number}" for number in range(6)]
+    alone = {prompt: llm.generate([prompt], steps(9))[0].token_ids for prompt in prompts}
+    found: dict[str, list[list[int]]] = {prompt: [] for prompt in prompts}
+
+    def work(prompt: str, streams: bool) -> None:
+        for _ in range(3):
+            if streams:
+                events = list(llm.stream(prompt, steps(9)))
+                check_complete(events, 9)
+                found[prompt].append(events[-1].output.token_ids)
+            else:
+                found[prompt].append(llm.generate([prompt], steps(9))[0].token_ids)
+
+    threads = [
+        threading.Thread(target=work, args=(prompt, number % 2 == 0))
+        for number, prompt in enumerate(prompts)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == {prompt: [alone[prompt]] * 3 for prompt in prompts}
+
+
+def test_a_policy_that_raises_fails_its_own_request_only() -> None:
+    engine = engine_of(says("hello"))
+    fine, broken = (engine.add(id, encode("?"), steps(5)) for id in ("fine", "broken"))
+
+    def fails(*_: Any) -> Any:
+        raise ZeroDivisionError("nobody else's business")
+
+    engine._rows[broken].policy.step = fails  # type: ignore[method-assign]
+    engine.finish([fine])
+    assert fine.result().text == "hello"
+    with pytest.raises(RequestFailedError, match="policy fixed failed: ZeroDivisionError") as why:
+        broken.result()
+    assert isinstance(why.value.__cause__, ZeroDivisionError)
+    assert broken.output is not None and broken.output.finish_reason is FinishReason.ERROR
+    assert not engine.has_work
+
+
+class Faulty(ScriptedRunner):
+    """A model that cannot forward more than so many rows, nor one prompt at all."""
+
+    def __init__(self, most: int, never: str) -> None:
+        super().__init__(says("hello"))
+        self.most, self.never = most, never
+
+    def predict(self, rows: Any) -> Any:
+        if len(rows) > self.most or any(row.id == self.never for row in rows):
+            self.batches.append([f"failed: {row.id}" for row in rows])
+            raise RuntimeError("out of memory")
+        return super().predict(rows)
+
+
+def test_a_failed_forward_is_tried_again_in_halves_until_the_culprit_is_alone() -> None:
+    runner = Faulty(most=3, never="e")
+    engine = engine_of(runner)
+    handles = [engine.add(id, encode("?"), steps(1)) for id in "abcdefgh"]
+    engine.step()
+    failed = [handle.request.id for handle in handles if handle.error is not None]
+    assert failed == ["e"]
+    assert all(handle.done for handle in handles)
+    served = [id for batch in runner.batches for id in batch if not id.startswith("failed")]
+    assert served == list("abcdfgh"), "nobody is forwarded twice"
+    assert sorted(runner.released) == list("abcdefgh")
+
+
+def test_many_requests_go_on_when_one_of_them_fails() -> None:
+    engine = engine_of(Faulty(most=99, never="3"), max_rows=2)
+    requests = (Request(str(n), encode("?"), steps(2)) for n in range(6))
+    outputs = {output.id: output for output in decode_all(engine, requests)}
+    assert sorted(outputs) == list("012345")
+    assert outputs["3"].finish_reason is FinishReason.ERROR
+    assert outputs["3"].error == "the model failed: RuntimeError"
+    assert all(outputs[id].text == "he" for id in "01245")
+
+
+def test_leaving_many_requests_early_cancels_what_is_in_flight() -> None:
+    runner = ScriptedRunner(says("hello"))
+    engine = engine_of(runner, max_rows=2)
+    outputs = decode_all(engine, (Request(str(n), encode("?"), steps(2)) for n in range(50)))
+    next(outputs)
+    outputs.close()
+    assert not engine.has_work
+
+
+def test_events_that_nobody_reads_are_kept_for_who_asked_for_them() -> None:
+    engine = engine_of(says("hello"))
+    handle = engine.submit(Request("a", encode("?"), steps(5)), Detail.STEPS)
+    quiet = engine.submit(Request("b", encode("?"), steps(5)))
+    while engine.has_work:
+        engine.step()
+    assert [event.record.step for event in handle.events] == [0, 1, 2, 3, 4]
+    assert len(quiet.events) == 1  # the last one
+    assert [event.output is not None for event in engine.follow(handle)] == [False] * 4 + [True]
+
+
+def test_a_released_row_never_sends_text_that_it_may_cut() -> None:
+    """Its rule may drop committed tokens: what was sent must be what is returned in the end."""
+
+    def script(prompt: list[int], canvas: list[int], step: int) -> Any:
+        sure = 0.95 if step < 3 else 0.99
+        return says("abcdefgh", sure)(prompt, canvas, step)
+
+    engine = engine_of(script)
+    params = DecodeParams(policy="released", initial_length=24, max_new_tokens=64, block_length=4)
+    handle = engine.submit(Request("a", encode("?"), params), Detail.STEPS)
+    events = list(engine.follow(handle))
+    assert all(event.delta == "" for event in events[:-1])
+    assert joined(events) == handle.result().text
+
+
+def test_waiting_and_first_token_are_measured_from_submission() -> None:
+    engine = engine_of(says("hello"), max_rows=1)
+    first = engine.add("first", encode("?"), steps(3))
+    second = engine.add("second", encode("?"), steps(3))
+    engine.finish([first, second])
+    usage = second.result().usage
+    assert usage.seconds_waiting >= first.result().usage.seconds_running
+    assert usage.seconds_to_first_token is not None
+    assert usage.seconds_waiting <= usage.seconds_to_first_token
+    assert usage.seconds_to_first_token <= usage.seconds_waiting + usage.seconds_running

@@ -1,0 +1,137 @@
+"""What a policy may ask of a forward, and what a request may do to its logits and its canvas."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rho_eos import LLM, DecodeParams, Needs, UserError, View
+from rho_eos.decoding.policy import Prediction
+from rho_eos.engine.request import Handle, Request
+from rho_eos.engine.row import Row
+from rho_eos.engine.runner import ModelRunner
+from tests.engine.test_sampling import SameEverywhere
+from tests.reference.bridge import SPECIAL
+from tests.reference.random_llada import EOS, MASK, random_llada
+
+LENGTH = {"initial_length": 12, "max_new_tokens": 12}
+
+
+def row_of(needs: Needs, prompt: list[int], **request: Any) -> Row:
+    params = DecodeParams(policy="fixed", **LENGTH)
+    row = Row(Handle(Request("", prompt, params, **request)), SPECIAL)
+    row.policy.needs = needs
+    return row
+
+
+def predict(model: Any, rows: list[Row], megabytes: int = 64) -> list[Prediction]:
+    return ModelRunner(model, SPECIAL, logits_megabytes=megabytes).predict(rows)
+
+
+@torch.inference_mode()
+def test_entropy_and_margin_are_those_of_the_softmax_and_only_for_who_asks() -> None:
+    model = random_llada(seed=3, eos_share=0.3, sharpness=2.0)
+    prompt = [5, 6, 7, 8]
+    kinds = [Needs(), Needs(entropy=True), Needs(margin=True), Needs(entropy=True, margin=True)]
+    plain, entropy, margin, both = predict(model, [row_of(needs, prompt) for needs in kinds])
+    ids = torch.tensor([prompt + [MASK] * 12])
+    probabilities = model(ids).logits[0, 4:].double().softmax(-1)
+    expected_entropy = -(probabilities * probabilities.log()).sum(-1).numpy()
+    candidates = probabilities.clone()
+    candidates[:, MASK] = 0
+    best, second = candidates.topk(2).values.unbind(-1)
+    assert plain.entropy is None and plain.margin is None
+    assert entropy.margin is None and margin.entropy is None
+    for seen in (entropy, both):
+        np.testing.assert_allclose(seen.entropy, expected_entropy, rtol=1e-4)
+    for seen in (margin, both):
+        np.testing.assert_allclose(seen.margin, (best - second).numpy(), atol=1e-5)
+    for seen in (entropy, margin, both):
+        assert seen.token.tolist() == plain.token.tolist()
+        assert seen.confidence.tolist() == plain.confidence.tolist()
+
+
+def test_a_part_of_a_prediction_has_all_its_columns() -> None:
+    model = random_llada(seed=3, eos_share=0.3)
+    [whole] = predict(model, [row_of(Needs(entropy=True, margin=True), [5])])
+    part = whole.at(np.array([2, 5]))
+    assert part.entropy is not None and part.margin is not None
+    assert part.entropy.tolist() == whole.entropy[[2, 5]].tolist()
+    assert part.margin.tolist() == whole.margin[[2, 5]].tolist()
+
+
+def test_the_whole_canvas_is_predicted_for_who_asks() -> None:
+    model = random_llada(seed=3, eos_share=0.3)
+    canvas = [9, MASK, 10, MASK]
+    rows = [row_of(Needs(whole_canvas=whole), [5], canvas=canvas) for whole in (False, True)]
+    masks, whole = predict(model, rows)
+    assert masks.positions.tolist() == [1, 3]
+    assert whole.positions.tolist() == [0, 1, 2, 3]
+    assert whole.token[[1, 3]].tolist() == masks.token.tolist()
+
+
+@pytest.mark.parametrize("megabytes", [1, 64])
+def test_processors_change_the_logits_of_their_own_request_at_the_right_places(
+    megabytes: int,
+) -> None:
+    vocabulary = 60_000 if megabytes == 1 else 40
+    logits = [0.0] * vocabulary
+    logits[6] = 5.0
+    seen: list[int] = []
+
+    def favour(view: View, positions: np.ndarray, chunk: torch.Tensor) -> torch.Tensor:
+        assert chunk.shape == (len(positions), vocabulary) and view.step == 0
+        seen.extend(positions.tolist())
+        chunk = chunk.clone()
+        chunk[torch.from_numpy(positions % 2 == 0), 20] = 50.0
+        return chunk
+
+    plain = row_of(Needs(), [5])
+    processed = row_of(Needs(), [5], processors=(favour,))
+    before, changed, after = predict(
+        SameEverywhere(logits), [plain, processed, plain], megabytes=megabytes
+    )
+    assert changed.token.tolist() == [20, 6] * 6
+    assert changed.confidence[0] == pytest.approx(1.0)
+    assert before.token.tolist() == after.token.tolist() == [6] * 12
+    assert sorted(seen) == list(range(12))
+
+
+def test_a_request_may_start_from_a_canvas(byte_checkpoint: Path) -> None:
+    llm = LLM(str(byte_checkpoint))
+    mask = llm.special.mask
+    given = [70, 71, mask, mask, 72, mask, mask, mask]
+    for policy in ("fixed", "rho-eos", "daedal"):
+        params = DecodeParams(policy=policy, max_new_tokens=24, early_stop=False)
+        [output] = llm.generate(["x"], params, canvas=given)
+        assert output.canvas_token_ids[:2] == [70, 71]
+        assert 72 in output.canvas_token_ids
+        assert mask not in output.canvas_token_ids
+        if policy == "fixed":
+            assert len(output.canvas_token_ids) == 8 and output.canvas_token_ids[4] == 72
+
+
+@pytest.mark.parametrize(
+    ("canvas", "message"),
+    [
+        ([70, 71], "at least one MASK"),
+        ([], "a non-empty list of integers"),
+        ([2, 9999], "canvas holds 9999"),
+        ([2, "x"], "a non-empty list of integers"),
+        ([2] * 600, "more than the model's context of 512"),
+    ],
+)
+def test_a_canvas_that_cannot_be_started_from_is_refused(
+    byte_checkpoint: Path, canvas: list[Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        LLM(str(byte_checkpoint)).generate(["x"], canvas=canvas)
+
+
+def test_eos_is_a_probability_like_the_others() -> None:
+    logits = [0.5, -1.0, 0.0, 4.0, 1.0, -0.5]
+    [seen] = predict(SameEverywhere(logits), [row_of(Needs(), [5])])
+    share = np.exp(logits) / np.exp(logits).sum()
+    np.testing.assert_allclose(seen.eos_probability, share[EOS], rtol=1e-5)
