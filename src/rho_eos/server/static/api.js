@@ -13,7 +13,8 @@ export class ServerError extends Error {
 /** What the page needs to know of the server: its model, and its policies. */
 export async function describe(key) {
   const ask = async (path) => (await request(path, { headers: headers(key) })).json();
-  return readDescription(...(await Promise.all(["v1/rho_eos/playground", "v1/rho_eos/schema"].map(ask))));
+  const paths = ["v1/rho_eos/playground", "v1/rho_eos/schema"];
+  return readDescription(...(await Promise.all(paths.map(ask))));
 }
 
 /** The events of one generation, in order; ends after `[DONE]`, throws what went wrong. */

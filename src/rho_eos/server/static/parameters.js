@@ -32,7 +32,7 @@ export function readDescription(facts, schema) {
       ? { policy, given: rename(given) }
       : { policy: Object.keys(policies)[0], given: {} },
   );
-  return { ...facts, policies, panels };
+  return { ...facts, common: schema.common, policies, panels };
 }
 
 /** A length as far as the model's context goes. */
@@ -79,29 +79,24 @@ export function carriedOver(given, from, to) {
 
 /**
  * Which widgets a policy's form has, and where. First the lengths and what this policy alone has; then,
- * behind "more", what it shares with some, and last what all have.
+ * behind "more", what it shares with some, and last what every policy has.
  */
-export function layout(policies, name) {
+export function layout({ policies, common }, name) {
   const { parameters, presets } = policies[name];
   const region = ["rho_low", "rho_high"].every((end) => isShare(parameters[end]));
   const hasPresets = Object.keys(presets).length > 0;
   const hasOwnWidget = (each) =>
     (region && ["rho_low", "rho_high"].includes(each)) || (each === "preset" && hasPresets);
   const all = Object.values(policies);
-  const owners = (each) => all.filter((policy) => each in policy.parameters).length;
+  const isShared = (each) => all.filter((policy) => each in policy.parameters).length > 1;
   const rank = (each) => {
     if (LENGTHS.includes(each)) return 0;
-    if (owners(each) === 1) return 1;
-    return owners(each) < all.length ? 2 : 3;
+    if (common.includes(each)) return 3;
+    return isShared(each) ? 2 : 1;
   };
   const names = Object.keys(parameters).filter((each) => !hasOwnWidget(each));
   const ranked = (...ranks) => ranks.flatMap((k) => names.filter((each) => rank(each) === k));
-  return {
-    region,
-    presets: Object.keys(presets),
-    first: ranked(0, 1),
-    later: ranked(2, 3),
-  };
+  return { region, presets: Object.keys(presets), first: ranked(0, 1), later: ranked(2, 3) };
 }
 
 function isShare(spec) {

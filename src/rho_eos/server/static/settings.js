@@ -7,7 +7,7 @@ import { Field } from "./widgets.js";
 
 export class Settings {
   #id;
-  #policies;
+  #description;
   #usual; // the state this panel starts with
   #onChange;
   #radios;
@@ -22,7 +22,7 @@ export class Settings {
 
   constructor(id, description, state, onChange) {
     this.#id = id;
-    this.#policies = description.policies;
+    this.#description = description;
     this.#usual = description.panels[id];
     this.#onChange = onChange;
     this.#radios = Object.entries(this.#policies).map(([policy, { title }]) =>
@@ -57,6 +57,10 @@ export class Settings {
 
   get request() {
     return requestFields(this.state);
+  }
+
+  get #policies() {
+    return this.#description.policies;
   }
 
   get #policy() {
@@ -106,7 +110,7 @@ export class Settings {
 
   #build() {
     const { policy } = this.state;
-    const { presets, region, first, later } = layout(this.#policies, policy);
+    const { presets, region, first, later } = layout(this.#description, policy);
     this.#built = policy;
     this.#summary.textContent = this.#policy.summary;
     this.#fields.clear();
