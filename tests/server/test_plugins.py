@@ -1,11 +1,15 @@
 """A policy from a plugin file is in the server as ours are: described, checked, run, explained."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.server.conftest import MODEL, Process
+from tests.server.plugin import PLUGIN
 from tests.server.test_streams import events
 
 
@@ -111,3 +115,20 @@ def test_a_policy_that_fails_fails_alone(plugin_server: Process, fault: str) -> 
     assert answer.json()["error"]["code"] == "request_failed"
     assert "no idea" not in answer.text and "no beginning" not in answer.text
     assert post(plugin_server).status_code == 200
+
+
+def test_a_parameter_named_like_a_request_field_is_refused_at_the_start(
+    byte_checkpoint: Path, tmp_path: Path
+) -> None:
+    plugin = tmp_path / "clash.py"
+    plugin.write_text(PLUGIN.replace("patience", "n"))
+    command = [sys.executable, "-m", "rho_eos", "serve", "--model", str(byte_checkpoint)]
+    done = subprocess.run(
+        [*command, "--port", "0", "--plugin", str(plugin)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 2
+    last = done.stderr.strip().splitlines()[-1]
+    assert "policy doubter has a parameter 'n'" in last and "Traceback" not in done.stderr
