@@ -12,7 +12,7 @@ from rho_eos import LLM, DecodeParams, Policy, Step, UserError, register_policy
 from rho_eos.decoding import registry
 from rho_eos.decoding.registry import find_policy, policies
 from rho_eos.decoding.schema import schema
-from rho_eos.plugins import load_plugin
+from rho_eos.plugins import load_plugin, plugins_in, without_plugins
 from tests.evals.command import Command
 from tests.packages import Packages
 
@@ -137,6 +137,12 @@ def test_lm_eval_takes_its_parameters() -> None:
     assert read.decode == {"policy": "until-eos", "chunk": 8}
     with pytest.raises(UserError, match="policy fixed has no parameter 'chunk'"):
         arguments.read_model_args({**given, "policy": "fixed"})
+
+
+def test_a_command_line_without_its_plugins() -> None:
+    words = ["run", "--plugin", "a.py", "--tasks", "x", "--plugin=b.py", "--limit", "3"]
+    assert plugins_in(words) == ["a.py", "b.py"]
+    assert without_plugins(words) == ["run", "--tasks", "x", "--limit", "3"]
 
 
 def test_the_schema_describes_it() -> None:

@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,6 +19,26 @@ from typing import Any
 from rho_eos.errors import UserError
 
 logger = logging.getLogger(__name__)
+
+
+def plugins_in(words: Sequence[str]) -> list[str]:
+    """The plugins that a command line names: they decide what its other options are."""
+    following = [*words[1:], ""]
+    return [
+        after if word == "--plugin" else word.removeprefix("--plugin=")
+        for word, after in zip(words, following, strict=True)
+        if word == "--plugin" or word.startswith("--plugin=")
+    ]
+
+
+def without_plugins(words: Sequence[str]) -> list[str]:
+    """The same command line for a program that does not know the option."""
+    before = ["", *words[:-1]]
+    return [
+        word
+        for word, previous in zip(words, before, strict=True)
+        if previous != "--plugin" and word != "--plugin" and not word.startswith("--plugin=")
+    ]
 
 
 def load_plugins(names: Iterable[str]) -> None:

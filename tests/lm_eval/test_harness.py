@@ -129,7 +129,9 @@ def test_our_tasks_ask_and_grade_as_eval_does(tiny_lm: Any, tmp_path: Path) -> N
         for sample, request in zip(samples, task.instances, strict=True):
             messages = {"messages": ours.messages(sample)}
             params = DecodeParams(initial_length=1)
-            want, _ = tiny_lm.llm.prepare(messages, params, answer_prefix=ours.answer_prefix)
+            want = tiny_lm.llm.preparer.prepare(
+                messages, params, answer_prefix=ours.answer_prefix
+            ).prompt
             assert tiny_lm.tok_encode(request.args[0]) == want
             document = request.doc
             right = float(sample.id not in BROKEN)
@@ -169,6 +171,9 @@ def test_the_command_passes_everything_to_lm_eval(
 @pytest.mark.usefixtures("without_builtin_tasks")
 def test_a_bad_argument_is_one_sentence(command: Command, tasks: Path) -> None:
     words = ["lm-eval", "--model", "rho_eos", "--tasks", tasks / "sums.yaml", "--model_args"]
+    done = command(*words, "pretrained=tiny,policy=fixed,rho_low=0.3")
+    assert done.code == 2
+    assert "policy fixed has no parameter 'rho_low'" in done.err.splitlines()[-1]
     done = command(*words, "pretrained=tiny,polcy=fixed")
     assert done.code == 2
     assert "unknown model argument 'polcy'" in done.err.splitlines()[-1]
@@ -193,8 +198,13 @@ def test_lm_evals_names_mean_ours() -> None:
     assert (sampled.temperature, sampled.seed) == (0.5, 2)
     assert decode_params({}, {"do_sample": True}).temperature == 1.0
     assert decode_params({}, {"block_length": None, "preset": "sym"}).region == (0.2, 0.8)
-    with pytest.raises(UserError, match="unknown parameter 'top_p'"):
-        decode_params({}, {"top_p": 0.9, "do_sample": True})
+    assert decode_params({}, {"top_p": 0.9, "do_sample": True}).top_p == 0.9
+    with pytest.raises(UserError, match="unknown parameter 'min_p'"):
+        decode_params({}, {"min_p": 0.9, "do_sample": True})
+    defaults = {"preset": "sym", "threshold": 0.8}
+    assert decode_params(defaults, {"policy": "fixed"}).threshold == 0.8
+    with pytest.raises(UserError, match="policy fixed has no parameter 'rho_low'"):
+        decode_params(defaults, {"policy": "fixed", "rho_low": 0.3})
     assert engine_limits("auto:4", None) == engine_limits(1, None) == {}
     assert engine_limits("8", "cpu") == {"max_rows": 8, "device": "cpu"}
     with pytest.raises(UserError, match="batch_size is 'x'"):

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rho_eos.engine.sequence import Sequence
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.engine.batch import pack
+from rho_eos.engine.batch import RowInput, pack
+from rho_eos.engine.request import Handle, Request
+from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.models import FAMILIES
 from rho_eos.models.attention import PACKED, PackedRows
@@ -131,15 +132,14 @@ def test_the_runner_reads_these_logits(name: str, parity_model: Load) -> None:
     model = parity_model(name)
     random = np.random.default_rng(0)
     params = DecodeParams(initial_length=6, max_new_tokens=6, policy="fixed")
-    sequences = [
-        Sequence(str(n), random.integers(4, 160, n), params, SPECIAL) for n in (3, 11, 1, 7)
-    ]
-    predictions = ModelRunner(model, SPECIAL).predict(sequences)
-    for sequence, prediction in zip(sequences, predictions, strict=True):
-        row = torch.from_numpy(np.concatenate((sequence.prompt, sequence.canvas)))
+    prompts = [random.integers(4, 160, n).tolist() for n in (3, 11, 1, 7)]
+    rows = [Row(Handle(Request("", prompt, params)), SPECIAL) for prompt in prompts]
+    predictions = ModelRunner(model, SPECIAL).predict(rows)
+    for row, prediction in zip(rows, predictions, strict=True):
+        ids = torch.from_numpy(np.concatenate((row.prompt, row.canvas)))
         with torch.inference_mode():
-            probabilities = model(row[None]).logits[0].softmax(-1)
-        read_from = len(sequence.prompt) - model.prediction_shift
+            probabilities = model(ids[None]).logits[0].softmax(-1)
+        read_from = len(row.prompt) - model.prediction_shift
         expected = probabilities[read_from : read_from + 6]
         assert prediction.eos_probability == pytest.approx(expected[:, SPECIAL.eos].numpy(), 1e-4)
         expected_without_mask = expected.clone()
@@ -155,15 +155,16 @@ def test_dream_is_shifted_and_the_others_are_not(parity_model: Load) -> None:
 
 
 def test_packing_has_no_padding_and_restarts_positions() -> None:
-    params = DecodeParams(initial_length=2, policy="fixed")
-    sequences = [Sequence(str(n), np.arange(10, 10 + n), params, SPECIAL) for n in (1, 3)]
-    batch = pack(sequences, shift=0)
     mask = SPECIAL.mask
+    canvas, both = np.full(2, mask), np.arange(2)
+    rows = [RowInput(np.arange(10, 10 + n), canvas, both) for n in (1, 3)]
+    batch = pack(rows, shift=0, mask=mask)
     assert batch.input_ids.tolist() == [10, mask, mask, 10, 11, 12, mask, mask]
     assert batch.position_ids.tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
     assert batch.row_lengths == (3, 5)
     assert batch.read_at.tolist() == [1, 2, 6, 7]
-    assert pack(sequences, shift=1).read_at.tolist() == [0, 1, 5, 6]
+    assert batch.cu_seqlens.tolist() == [0, 3, 8]
+    assert pack(rows, shift=1, mask=mask).read_at.tolist() == [0, 1, 5, 6]
 
 
 def test_loading_through_the_auto_class_runs_no_remote_code(tmp_path: Path) -> None:

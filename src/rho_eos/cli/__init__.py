@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -22,8 +21,9 @@ from rho_eos.cli.settings import with_settings
 from rho_eos.cli.watch import watch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.engine.errors import EngineError
 from rho_eos.errors import UserError
-from rho_eos.plugins import load_plugins
+from rho_eos.plugins import load_plugins, plugins_in
 from rho_eos.server.config import ServerConfig
 
 HELP = """Variable-length generation with masked diffusion language models.
@@ -82,18 +82,8 @@ def make_app() -> typer.Typer:
     return app
 
 
-def plugins_in(words: Sequence[str]) -> list[str]:
-    """The plugins that a command line names: they decide what its other options are."""
-    following = [*words[1:], ""]
-    return [
-        after if word == "--plugin" else word.removeprefix("--plugin=")
-        for word, after in zip(words, following, strict=True)
-        if word == "--plugin" or word.startswith("--plugin=")
-    ]
-
-
 def main() -> None:
-    """Run, and turn every error that is the user's to mend into one line and exit code 2."""
+    """Run; an error is one line, with exit code 2 if it is the user's to mend."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
         load_plugins(plugins_in(sys.argv[1:]))
@@ -102,6 +92,9 @@ def main() -> None:
         text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
         print(f"rho-eos: {' '.join(text.split())}", file=sys.stderr)
         sys.exit(2)
+    except EngineError as error:
+        print(f"rho-eos: {error}", file=sys.stderr)
+        sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         print("rho-eos: interrupted", file=sys.stderr)
         sys.exit(130)

@@ -16,6 +16,7 @@ def lm_eval(context: typer.Context) -> int:
 
     Everything after the command is lm-eval's own: see [bold]rho-eos lm-eval run --help[/bold].
     --model_args takes every engine and decoding parameter, --gen_kwargs every decoding parameter.
+    --plugin file.py brings policies of your own.
 
     [bold]Examples[/bold]
 
@@ -24,6 +25,8 @@ def lm_eval(context: typer.Context) -> int:
 
       rho-eos lm-eval --model rho_eos --model_args pretrained=tiny,mc_num=32 --tasks arc_easy
     """
+    from rho_eos.plugins import without_plugins
+
     if context.args in ([], ["--help"], ["-h"]):
         print(context.get_help())
         return 0
@@ -38,7 +41,7 @@ def lm_eval(context: typer.Context) -> int:
     from lm_eval._cli import HarnessCLI
     from lm_eval.utils import setup_logging
 
-    sys.argv = ["rho-eos lm-eval", *context.args]
+    sys.argv = ["rho-eos lm-eval", *without_plugins(context.args)]
     setup_logging()
     harness = HarnessCLI()
     arguments = harness.parse_args()

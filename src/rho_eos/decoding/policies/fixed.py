@@ -53,11 +53,10 @@ class Fixed(Policy):
 
     def __init__(self, params: FixedParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
-        self.shares = (
-            commits_per_step(params.initial_length, params.steps, params.block_length)
-            if params.steps is not None
-            else None
-        )
+        self.shares: list[int] | None = None
+        if params.steps is not None:
+            shares = commits_per_step(params.initial_length, params.steps, params.block_length)
+            self.shares, self.made = shares, np.cumsum(shares)
 
     @classmethod
     def explain(cls, params: FixedParams, record: StepRecord) -> str:  # noqa: ARG003
@@ -71,7 +70,10 @@ class Fixed(Policy):
         candidates = prediction.at(first_open_block(view.masked, params.block_length))
         if params.defer_eos:
             candidates = with_ends_last(candidates, self.special)
-        return Step(most_confident(candidates, self.shares[view.step]), signal=rho)
+        # The share of the step that brings it from what is committed to what comes next.
+        committed = int(np.count_nonzero(view.canvas != self.special.mask))
+        share = self.shares[int(np.searchsorted(self.made, committed, side="right"))]
+        return Step(most_confident(candidates, share), signal=rho)
 
 
 def commits_per_step(length: int, steps: int, block_length: int | None) -> list[int]:
