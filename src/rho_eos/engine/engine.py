@@ -67,7 +67,11 @@ class Engine:
     def admit(self, handle: Handle) -> None:
         """Queue a request whose handle somebody holds already."""
         with self._turn:
-            row = Row(handle, self.special)
+            try:
+                row = Row(handle, self.special)
+            except Exception as error:
+                self._refuse(handle, error)
+                return
             self._rows[handle] = row
             self.scheduler.add(row)
 
@@ -184,11 +188,16 @@ class Engine:
         logger.error("request %s: %s", row.id, what, exc_info=error)
         if row.handle.done:
             return
-        reason = str(error) if isinstance(error, EditError) else type(error).__name__
-        failure: EngineError = RequestFailedError(f"{what}: {reason}")
-        failure.__cause__ = error
+        failure = _failure(what, error)
         row.finish_reason = FinishReason.ERROR
         row.handle.close(self._retire(row, str(failure)), failure)
+
+    def _refuse(self, handle: Handle, error: Exception) -> None:
+        """Its policy could not even be created."""
+        request = handle.request
+        failure = _failure(f"policy {request.params.policy} failed", error)
+        logger.error("request %s: %s", request.id, failure, exc_info=error)
+        handle.close(Output(request.id, "", FinishReason.ERROR, error=str(failure)), failure)
 
     def _note_start(self, batch: list[Row]) -> None:
         now = time.perf_counter()
@@ -218,3 +227,11 @@ class Engine:
             trace=row.trace,
             error=error,
         )
+
+
+def _failure(what: str, error: BaseException) -> EngineError:
+    """The log has the whole of it; a client is told no more than the kind of an unknown error."""
+    reason = str(error) if isinstance(error, EditError) else type(error).__name__
+    failure = RequestFailedError(f"{what}: {reason}")
+    failure.__cause__ = error
+    return failure
