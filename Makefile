@@ -8,6 +8,8 @@ DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Pinned here, not in pyproject.toml, so that the small CPU build is installed.
 TORCH ?= torch==2.13.0
+# Processes that run tests at once.
+WORKERS ?= 2
 
 .PHONY: setup demo test lint format reproduce bench bench-serve clean help
 
@@ -30,7 +32,7 @@ demo: $(READY) ## ρ-EOS beside fixed length and DAEDAL on the embedded model
 	@$(BIN)/python examples/demo.py
 
 test: $(DEV) ## all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV) ## ruff and mypy
 	$(BIN)/ruff format --check .
