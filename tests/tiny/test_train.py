@@ -115,8 +115,9 @@ def test_a_run_by_the_clock_with_a_kill_in_between(tmp_path: Path) -> None:
     assert after[2] >= MINUTES
     assert (tmp_path / "curve.png").exists()
     llm = LLM(str(tmp_path), device="cpu")
-    # How far it falls is a matter of steps, and how many there were depends on the machine.
-    assert canvas_loss(llm.model) < canvas_loss(new_model(QUICK, build_tokenizer()).eval())
+    untrained = new_model(QUICK, build_tokenizer()).eval()
+    # 40 steps are enough for this; the machine decides how many there were. The next test counts.
+    assert canvas_loss(llm.model) < 0.7 * canvas_loss(untrained)
     answer = llm.generate("What is (3 + 4)?", DecodeParams(max_new_tokens=64))[0]
     assert answer.usage.n_token > 0
 
