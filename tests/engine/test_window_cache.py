@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rho_eos import Append, DecodeParams, Delete, Insert, Policy, Prediction, Step, Trim, View
+from rho_eos import LLM, Append, DecodeParams, Delete, Insert, Policy, Prediction, Step, Trim, View
 from rho_eos.decoding import registry
 from rho_eos.decoding.registry import policies, register_policy
 from rho_eos.engine.cache import BLOCK
@@ -328,3 +328,35 @@ def test_the_published_traces_with_a_refresh_in_every_step(golden_model: Any) ->
     runner = ModelRunner(golden_model, special)
     outputs = decode(runner, [t["prompt_token_ids"] for t in traces], params, special=special)
     assert canvases(outputs) == [trace["canvas_token_ids"] for trace in traces]
+
+
+def test_refreshes_of_different_rows_are_spread_over_steps() -> None:
+    model = random_llada(**MODELS["mostly text, unsure"])
+    prompts = some_prompts(8, seed=6)
+    how = {**LIMITS, "cache": "window", "cache_window": 4, "cache_back": 2, "early_stop": False}
+    params = DecodeParams(policy="fixed", **how)
+    runner = ModelRunner(model, SPECIAL)
+    refreshes: list[int] = []
+    predict = runner.predict
+
+    def counted(rows: Any) -> Any:
+        refreshes.append(sum(row.refreshes_next for row in rows))
+        return predict(rows)
+
+    runner.predict = counted  # type: ignore[method-assign]
+    outputs = decode(runner, prompts, [params] * 8)
+    assert max(refreshes[1:]) <= 2, "all begin at once; then at most a quarter of them"
+    alone = [decode(ModelRunner(model, SPECIAL), [p], [params])[0] for p in prompts]
+    assert canvases(outputs) == canvases(alone)
+    assert [o.usage.nfe for o in outputs] == [o.usage.nfe for o in alone], "waiting is no step"
+
+
+def test_a_process_may_set_the_cache_for_requests_that_do_not_say(byte_checkpoint: Any) -> None:
+    llm = LLM(str(byte_checkpoint), cache="window", cache_window=5)
+    unsaid = llm.preparer.prepare("hello", DecodeParams()).params
+    assert (unsaid.cache, unsaid.cache_window, unsaid.cache_steps) == ("window", 5, 8)
+    said = llm.preparer.prepare("hello", DecodeParams(cache="none", cache_window=7)).params
+    assert (said.cache, said.cache_window) == ("none", 7)
+    long = DecodeParams(initial_length=96, max_new_tokens=96, policy="fixed")
+    usage = llm.generate(["hello"], long)[0].usage
+    assert usage.positions_evaluated < usage.positions_exact

@@ -1,6 +1,6 @@
 """Decoding with kept keys and values, as plainly as it can be written.
 
-A transformer in LLaDA's form, written out; what it keeps is a list with one entry for each position,
+A transformer in LLaDA's form, written out; it keeps a list with one entry for each position,
 so that an edit of the canvas is the same edit of that list. Two ways to use it: the window cache
 (docs/cache.md), as the oracle of the engine's, and the block-wise dual cache that Fast-dLLM
 describes (arXiv 2505.22618), as the baseline of the benchmark.

@@ -36,6 +36,7 @@ class Row:
     contractions: int = 0
     finish_reason: FinishReason | None = None
     trace: list[StepRecord] = field(default_factory=list)
+    waited: int = 0  # steps that it was held back, so that others could refresh
     started: float | None = None
     first_token: float | None = None
 
@@ -48,7 +49,8 @@ class Row:
             self.canvas = as_array(request.canvas)
         self.policy = find_policy(self.params.policy)(self.params, self.special)
         self.text = TextDelta(self.params.stop)
-        if self.params.cache == "window":
+        # A policy that never takes windows would only fill the memory.
+        if self.params.cache == "window" and type(self.policy).windows is not False:
             self.window = Window(self.params, self.special)
 
     @property
@@ -74,6 +76,11 @@ class Row:
         if self.computed is None:
             return self.exact_cost
         return (1 + (self.params.cfg_scale > 0)) * len(self.computed)
+
+    @property
+    def refreshes_next(self) -> bool:
+        """With a cache: its next forward computes all that a window would not."""
+        return self.window is not None and self.computed is None
 
     def view(self) -> View:
         """What its policy sees of the next forward: with a window, the MASKs in it."""

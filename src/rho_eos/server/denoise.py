@@ -91,6 +91,8 @@ def _step(generation: Generation, index: int, event: StepEvent, texts: TokenText
         "written": _written(record, texts),
         "why": _say(params, lambda policy: policy.explain(params, record)),
         "positions_evaluated": event.positions_evaluated,
+        "refresh": event.record.refresh,
+        "computed": event.record.computed,
     }
 
 

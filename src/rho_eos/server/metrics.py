@@ -3,6 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from rho_eos.engine.async_engine import AsyncEngine
+from rho_eos.engine.cache import Cache
 from rho_eos.engine.row import Row
 from rho_eos.outputs import StepRecord, Usage
 
@@ -25,6 +26,8 @@ class Metrics:
         self.generated_tokens = counter("generated_tokens", "Tokens of answers (E_token).")
         self.steps = counter("denoising_steps", "Forwards, counted once for each sequence in them.")
         self.positions = counter("positions_evaluated", "Prompt and canvas positions of forwards.")
+        self.exact = counter("positions_exact", "The same, if no forward had used the cache.")
+        self.refreshes = counter("refreshes", "Forwards of sequences over all their positions.")
         self.committed = counter("committed_tokens", "MASKs that became tokens.")
         self.adjustments = counter("length_adjustments", "Changes of a length.", "direction")
         self.e_ratio = Histogram(
@@ -48,11 +51,22 @@ class Metrics:
         waiting = Gauge("rho_eos_requests_waiting", "Queued.", registry=self.registry)
         waiting.set_function(lambda: engine.waiting)
 
+    def watch_cache(self, cache: Cache) -> None:
+        """What is kept on the device, and how often there was no room for more."""
+        used = Gauge("rho_eos_cache_bytes", "Cached keys and values.", registry=self.registry)
+        used.set_function(lambda: cache.used * cache.bytes_per_position)
+        refused = Gauge(
+            "rho_eos_cache_refused", "Requests without room in the cache.", registry=self.registry
+        )
+        refused.set_function(lambda: cache.refused)
+
     def observe_step(self, row: Row, record: StepRecord) -> None:
         """Called by the engine's thread, for every step of every sequence."""
         self.steps.inc()
+        self.positions.inc(record.computed)
         rows = 2 if row.params.cfg_scale > 0 else 1
-        self.positions.inc(rows * (len(row.prompt) + record.length))
+        self.exact.inc(rows * (len(row.prompt) + record.length))
+        self.refreshes.inc(record.refresh)
         self.committed.inc(len(record.committed))
         if record.change:
             self.adjustments.labels("expand" if record.change > 0 else "contract").inc()

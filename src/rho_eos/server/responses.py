@@ -91,6 +91,7 @@ def usage(prompt_tokens: int, outputs: list[Output]) -> dict[str, Any]:
 
     completion_tokens = total("e_token")
     counted = ("n_token", "nfe", "positions_evaluated", "expansions", "contractions")
+    counted += ("positions_exact", "refreshes")
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,

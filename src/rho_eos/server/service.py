@@ -104,6 +104,9 @@ class Service:
         llm.engine.observe = self.metrics.observe_step
         self.engine = AsyncEngine(llm.engine, config.max_waiting)
         self.metrics.watch(self.engine)
+        cache = getattr(llm.engine.runner, "cache", None)
+        if cache is not None:
+            self.metrics.watch_cache(cache)
         self.model = config.served_model_name or default_name(llm.config.model)
 
     @asynccontextmanager
