@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 # Processes that run tests at once.
 WORKERS ?= 2
 
-.PHONY: setup demo test lint format reproduce bench bench-serve clean help
+.PHONY: setup demo test lint format reproduce bench bench-cache bench-serve clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/ —/'
@@ -48,6 +48,9 @@ reproduce: $(DEV) ## the paper's tables and figures on the embedded model, about
 
 bench: $(DEV) ## speed and memory as ratios to the naive reference decoder
 	@$(BIN)/python -m benchmarks.decode
+
+bench-cache: $(DEV) ## what the window cache saves on the embedded model, about two hours
+	@$(BIN)/python -m benchmarks.cache
 
 bench-serve: $(DEV) ## throughput of the server under load, as ratios to sequential requests
 	@$(BIN)/python -m benchmarks.serve_load
