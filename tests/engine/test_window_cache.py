@@ -13,7 +13,7 @@ from rho_eos.decoding import registry
 from rho_eos.decoding.registry import policies, register_policy
 from rho_eos.engine.cache import BLOCK
 from rho_eos.engine.engine import Engine
-from rho_eos.engine.request import Request
+from rho_eos.engine.request import Detail, Request
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.outputs import Output
 from rho_eos.tokens import SpecialTokens
@@ -328,6 +328,22 @@ def test_the_published_traces_with_a_refresh_in_every_step(golden_model: Any) ->
     runner = ModelRunner(golden_model, special)
     outputs = decode(runner, [t["prompt_token_ids"] for t in traces], params, special=special)
     assert canvases(outputs) == [trace["canvas_token_ids"] for trace in traces]
+
+
+def test_a_stream_shows_no_mask_and_says_which_steps_were_windows() -> None:
+    model = random_llada(**MODELS["mostly text, unsure"])
+    how = {**LIMITS, "initial_length": 48, "cache": "window", **SETTINGS["small"]}
+    params = DecodeParams(policy="fixed", early_stop=False, **how)
+    engine = Engine(ModelRunner(model, SPECIAL), SPECIAL, lambda ids: "")
+    handle = engine.submit(Request("", [7, 8, 9], params), Detail.STEPS)
+    events = list(engine.follow(handle))
+    assert all(SPECIAL.mask not in event.draft_ids for event in events)
+    windows = [event.record for event in events if not event.record.refresh]
+    assert windows and all(record.rho is None for record in windows)
+    assert all(record.computed < 3 + record.length for record in windows)
+    assert sum(event.record.computed for event in events) == (
+        handle.result().usage.positions_evaluated
+    )
 
 
 def test_refreshes_of_different_rows_are_spread_over_steps() -> None:

@@ -172,12 +172,13 @@ class Engine:
             return
         draft = view.canvas.copy()
         draft[view.masked] = prediction.at(view.masked).token
+        draft = draft[len(prefix) :]
         handle.file(
             StepEvent(
                 record=record,
                 delta=delta,
                 token_ids=prefix.tolist(),
-                draft_ids=draft[len(prefix) :].tolist(),
+                draft_ids=draft[draft != self.special.mask].tolist(),  # a window sees not all
                 positions_evaluated=row.positions_evaluated,
                 output=output,
                 detokenize=self.detokenize,
