@@ -84,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
-        path = unquote(urlsplit(self.path).path)
+        path = urlsplit(self.path).path
         if self.hub.broken and self.hub.broken[0] in path:
             return self.answer(self.hub.broken[1])
         if path.startswith("/blob/"):
@@ -96,14 +96,14 @@ class Handler(BaseHTTPRequestHandler):
         if "/resolve/" not in path:
             return self.answer(404)
         owner, name, _, revision, *file = path.strip("/").split("/")
-        return self.answer_file(f"{owner}/{name}", unquote(revision), "/".join(file))
+        return self.answer_file(f"{owner}/{name}", unquote(revision), unquote("/".join(file)))
 
     def answer_api(self, path: str) -> None:
         owner, name, *rest = path.split("/")
         repo = self.find(f"{owner}/{name}")
         if repo is None:
             return None
-        commit = repo.commit("/".join(rest[1:]) or "main")
+        commit = repo.commit(unquote("/".join(rest[1:])) or "main")
         if commit is None:
             return self.refuse(404, "RevisionNotFound", f"Invalid rev id: {rest[1:]}")
         files = repo.commits[commit].items()

@@ -1,6 +1,7 @@
 """`rho-eos models`: which models are on this machine, and in which types they would fit."""
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,50 +15,43 @@ def models(
 ) -> int:
     """List the models in the local Hub cache, the embedded one first."""
     from huggingface_hub import constants
-    from rich.console import Console
-    from rich.table import Table
 
-    from rho_eos.models.cached import cached_models, fitting, free_memory
+    from rho_eos.models.cached import cached_models, free_memory
 
     found, free = cached_models(), free_memory()
     if json_output:
         print(json.dumps([each.as_dict(free) for each in found]))
         return 0
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("model", "revision", "size", "weights", "last used", "fits here", "family"):
-        table.add_column(column, overflow="fold")
     for each in found:
-        fits = fitting(each.parameters, free) if each.parameters is not None else {}
-        table.add_row(
-            each.model,
-            _revision(each),
-            f"{each.bytes / 2**20:,.1f} MiB",
-            _weights(each),
-            f"{each.last_used:%Y-%m-%d}" if each.last_used else "",
-            ", ".join(name for name, fit in fits.items() if fit) or ("nothing" if fits else "?"),
-            each.family or "not a masked diffusion model we know",
-        )
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(table, markup=False)
-    console.print(f"\nfree memory: {free / 2**30:,.1f} GiB", markup=False)
+        print(f"{each.model}  {_revision(each)}\n    {'; '.join(_facts(each, free))}")
+    print(f"\n{free / 2**30:,.1f} GiB of memory are free.")
     if len(found) == 1:
-        console.print(
-            f"No Hub models in {constants.HF_HUB_CACHE} yet: the first "
-            "`rho-eos generate --model GSAI-ML/LLaDA-8B-Instruct …` fetches one.",
-            markup=False,
+        print(
+            f"There are no Hub models in {constants.HF_HUB_CACHE} yet; "
+            "--model GSAI-ML/LLaDA-8B-Instruct would fetch one."
         )
     return 0
 
 
 def _revision(model: "CachedModel") -> str:
     if model.revision is None:
-        return "embedded"
-    return f"{model.revision[:8]} {' '.join(model.names)}".strip()
+        return "(embedded)"
+    return f"{' '.join(model.names)} {model.revision[:8]}".strip()
 
 
-def _weights(model: "CachedModel") -> str:
+def _facts(model: "CachedModel", free: int) -> Iterator[str]:
+    from rho_eos.models.cached import fitting
+
+    yield model.family or "not a masked diffusion model we know"
+    yield f"{model.bytes / 2**20:,.1f} MiB on disk"
     if model.complete:
-        return "complete"
-    if not model.files:
-        return "damaged"
-    return f"partial: {model.files - model.missing} of {model.files} files"
+        yield "complete"
+    elif model.files:
+        yield f"partial: {model.files - model.missing} of {model.files} weight files"
+    else:
+        yield "damaged"
+    if model.last_used is not None:
+        yield f"last used {model.last_used:%Y-%m-%d}"
+    if model.family is not None and model.parameters is not None:
+        fits = [name for name, fit in fitting(model.parameters, free).items() if fit]
+        yield f"fits here in {', '.join(fits)}" if fits else "fits here in no type"

@@ -5,6 +5,7 @@ file anew, and a shard may have five gigabytes. Here a large file grows under a 
 run finds, is checked against its sha256, and then given to the client's cache.
 """
 
+import logging
 import shutil
 import sys
 from collections.abc import Iterable
@@ -17,13 +18,18 @@ from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
 from rho_eos.errors import UserError
-from rho_eos.models.hub import HUB_ERRORS, HubFile, HubModel, explain, first_line, quiet_client
+from rho_eos.models.hub import HUB_ERRORS, HubFile, HubModel, explain, quiet_client
+
+logger = logging.getLogger(__name__)
 
 
 def fetch_weights(model: HubModel, files: Iterable[Path]) -> None:
     """Have these files of the model's folder on disk. A terminal sees a bar for each."""
     missing = {file.name: model.file(file.name) for file in files if not file.exists()}
     _check_room(model, missing)
+    if missing:
+        size = sum(file.size for file in missing.values()) / 2**30
+        logger.info("fetching %d files of %s, %.1f GiB", len(missing), model.repo, size)
     for name, file in missing.items():
         try:
             with quiet_client(bars=sys.stderr.isatty()):
@@ -31,13 +37,9 @@ def fetch_weights(model: HubModel, files: Iterable[Path]) -> None:
                     _fetch_large(model, name, file)
             with quiet_client():
                 hf_hub_download(model.repo, name, revision=model.commit)  # or only links it
-        except HfHubHTTPError as error:
-            raise UserError(explain(error, model.repo, model.commit)) from error
         except HUB_ERRORS as error:
-            raise UserError(
-                f"{name} of {model.repo} could not be fetched to the end: {first_line(error)}; "
-                "run the same command again to continue"
-            ) from error
+            lead = f"{name} of {model.repo} is not whole yet, run the same command again to go on"
+            raise UserError(explain(error, model.repo, model.commit, lead)) from error
 
 
 def _fetch_large(model: HubModel, name: str, file: HubFile) -> None:

@@ -102,12 +102,18 @@ def _ask_hub(repo: str, revision: str) -> HubModel:
         )
         for each in info.siblings or ()
     }
-    # By its name first: so the cache remembers which commit the name meant.
-    config = Path(hf_hub_download(repo, "config.json", revision=revision))
-    commit = info.sha or config.parent.name
+    if "config.json" not in files:
+        raise UserError(f"{repo} has no config.json on the Hub, so it is no checkpoint")
+    commit = str(info.sha)
     for name in files:
-        if "/" not in name and any(fnmatch(name, pattern) for pattern in SMALL_FILES):
-            config = Path(hf_hub_download(repo, name, revision=commit))
+        small = "/" not in name and any(fnmatch(name, pattern) for pattern in SMALL_FILES)
+        if small and name != "config.json":
+            hf_hub_download(repo, name, revision=commit)
+    # Last, so that a cache with a config has the other files as well; and by the name that was
+    # given, so that the cache remembers which commit it means.
+    config = Path(hf_hub_download(repo, "config.json", revision=revision))
+    if config.parent.name != commit:
+        return _ask_hub(repo, revision)  # somebody pushed meanwhile
     return HubModel(repo, config.parent, files)
 
 
@@ -117,6 +123,7 @@ def remote_header(model: HubModel, name: str) -> tuple[int, int, set[str]]:
     header = ask(
         model.repo,
         lambda: HfApi().parse_safetensors_file_metadata(model.repo, name, revision=model.commit),
+        f"cannot read what {name} of {model.repo} holds",
     )
     return (
         sum(header.parameter_count.values()),
@@ -141,15 +148,15 @@ def checksums(files: tuple[Path, ...], model: HubModel | None) -> dict[str, str]
     return found
 
 
-def ask(repo: str, question: Callable[[], T]) -> T:
-    """Have the client ask, and have what goes wrong said in one sentence."""
+def ask(repo: str, question: Callable[[], T], lead: str) -> T:
+    """Have the client ask; what goes wrong is said in one sentence that begins with `lead`."""
     try:
         with quiet_client():
             return question()
     except SafetensorsParsingError as error:
         raise UserError(f"{repo} has damaged weights on the Hub: {first_line(error)}") from error
     except HUB_ERRORS as error:
-        raise UserError(explain(error, repo, None)) from error
+        raise UserError(explain(error, repo, None, lead)) from error
 
 
 @contextmanager
@@ -167,8 +174,8 @@ def quiet_client(bars: bool = False) -> Iterator[None]:
             enable_progress_bars()
 
 
-def explain(error: BaseException, repo: str, revision: str | None) -> str:
-    """One sentence: what is wrong and what to do about it."""
+def explain(error: BaseException, repo: str, revision: str | None, lead: str | None = None) -> str:
+    """One sentence: what is wrong and what to do about it. `lead` says what it was asked for."""
     page = f"{constants.ENDPOINT}/{repo}"
     if isinstance(error, HFValidationError):
         return f"no such model: {repo!r} is neither a folder nor a Hub id{did_you_mean(repo)}"
@@ -181,8 +188,8 @@ def explain(error: BaseException, repo: str, revision: str | None) -> str:
             f"no such model: {repo!r} is no local folder, and not on the Hub either "
             f"(if it is private, {LOG_IN}){did_you_mean(repo)}"
         )
-    if isinstance(error, EntryNotFoundError) and isinstance(error, HfHubHTTPError):
-        return f"{repo} has no config.json on the Hub, so it is no checkpoint"
+    if lead is not None:
+        return f"{lead}: {reason(error)}"
     at = f" at revision {revision}" if revision else ""
     return (
         f"no such model: {repo!r} is no local folder, nor in the cache{at}, and {reason(error)}"

@@ -27,15 +27,17 @@ _ALIKE = 0.75  # of 1: two slips in a name of ten letters, not another model
 
 def suggestion(name: str) -> str | None:
     """The published model that was probably meant: by its bare name, or by a name much like it."""
+    if name in PUBLISHED:
+        return None
     given = name.strip().lower()
     by_id = {model.lower(): model for model in PUBLISHED}
     by_name = {model.lower().partition("/")[2]: model for model in PUBLISHED}
-    for table, wanted in (
-        (by_id, given),
-        (by_name, given.rpartition("/")[2]),
-    ):
-        close = difflib.get_close_matches(wanted, table, n=1, cutoff=_ALIKE)
-        if close and table[close[0]] != name:
+    bare = given.rpartition("/")[2]
+    if given in by_id or bare in by_name:
+        return by_id.get(given) or by_name[bare]
+    tables = [(by_id, given), (by_name, bare)] if "/" in given else [(by_name, bare)]
+    for table, wanted in tables:
+        if close := difflib.get_close_matches(wanted, table, n=1, cutoff=_ALIKE):
             return table[close[0]]
     return None
 
