@@ -55,6 +55,9 @@ class Hub:
     cuts: list[int] = field(default_factory=list)
     #: Answer everything whose path contains this with this status.
     broken: tuple[str, int] | None = None
+    #: Do not answer at all where the path contains this, until the Hub is closed.
+    silent: str | None = None
+    closing: threading.Event = field(default_factory=threading.Event)
     url: str = ""
     storage_url: str = ""
 
@@ -87,6 +90,10 @@ class Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         if self.hub.broken and self.hub.broken[0] in path:
             return self.answer(self.hub.broken[1])
+        if self.hub.silent and self.hub.silent in path:
+            self.hub.closing.wait()
+            self.close_connection = True
+            return None
         if path.startswith("/blob/"):
             return self.answer_blob(path.removeprefix("/blob/"))
         if self.token not in (None, TOKEN, "hf_stranger"):
@@ -227,6 +234,7 @@ def serve_hub(repos: dict[str, Repo]) -> Iterator[Hub]:
     try:
         yield hub
     finally:
+        hub.closing.set()
         for server in servers:
             server.shutdown()
             server.server_close()

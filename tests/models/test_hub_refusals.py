@@ -83,6 +83,17 @@ def test_a_disk_without_room(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("silent", ["/api/", "/config.json", "/blob/"])
+def test_a_hub_that_never_answers(
+    hub: Hub, run: Run, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    monkeypatch.setattr("rho_eos.models.hub.ANSWER_SECONDS", 1.0)
+    hub.silent = silent
+    silence = run("info", MODEL)
+    assert silence.code == 2 and "cannot be reached" in silence.err and silence.seconds < 30
+    assert silence.err.count("\n") == 1
+
+
 def test_a_login_page_in_place_of_a_hub(hub: Hub, run: Run) -> None:
     hub.broken = ("/api/", 200)
     page = run("info", MODEL)
@@ -93,11 +104,10 @@ def test_small_files_that_do_not_come_leave_no_half_of_a_model(
     hub: Hub, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without its tokenizer a model would be taken for one that has none."""
-    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
     hub.broken = ("/tokenizer.json", 500)
     for _ in range(2):
         half = run("info", MODEL)
-        assert half.code == 2 and "answers with error 500" in half.err
+        assert half.code == 2 and "answers with error 500" in half.err and half.seconds < 10
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert "nor in the cache" in run("info", MODEL).err
 

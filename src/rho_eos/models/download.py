@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from hashlib import file_digest
 from pathlib import Path
 
-from huggingface_hub import hf_hub_download, hf_hub_url
+from huggingface_hub import hf_hub_url
 from huggingface_hub.errors import HfHubHTTPError, HTTPError
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
 from rho_eos.errors import UserError
-from rho_eos.models.hub import HUB_ERRORS, HubFile, HubModel, explain, quiet_client
+from rho_eos.models.hub import HUB_ERRORS, HubFile, HubModel, explain, fetch_file, quiet_client
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def fetch_weights(model: HubModel, files: Iterable[Path]) -> None:
                 if file.large:
                     _fetch_large(model, name, file)
             with quiet_client():
-                hf_hub_download(model.repo, name, revision=model.commit)  # or only links it
+                fetch_file(model.repo, name, model.commit)  # of a large one now only the link
         except HUB_ERRORS as error:
             lead = f"{name} of {model.repo} is not whole yet, run the same command again to go on"
             raise UserError(explain(error, model.repo, model.commit, lead)) from error

@@ -12,7 +12,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TypeVar
 
-from huggingface_hub import HfApi, constants, hf_hub_download, try_to_load_from_cache
+from huggingface_hub import (
+    HfApi,
+    constants,
+    get_hf_file_metadata,
+    hf_hub_download,
+    hf_hub_url,
+    try_to_load_from_cache,
+)
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -108,13 +115,23 @@ def _ask_hub(repo: str, revision: str) -> HubModel:
     for name in files:
         small = "/" not in name and any(fnmatch(name, pattern) for pattern in SMALL_FILES)
         if small and name != "config.json":
-            hf_hub_download(repo, name, revision=commit)
+            fetch_file(repo, name, commit)
     # Last, so that a cache with a config has the other files as well; and by the name that was
     # given, so that the cache remembers which commit it means.
-    config = Path(hf_hub_download(repo, "config.json", revision=revision))
+    config = fetch_file(repo, "config.json", revision)
     if config.parent.name != commit:
         return _ask_hub(repo, revision)  # somebody pushed meanwhile
     return HubModel(repo, config.parent, files)
+
+
+def fetch_file(repo: str, name: str, revision: str) -> Path:
+    """A file from the cache or the Hub. One that does not answer is asked once.
+
+    The client would go on asking for minutes, so it is given only what answers.
+    """
+    if not isinstance(try_to_load_from_cache(repo, name, revision=revision), str):
+        get_hf_file_metadata(hf_hub_url(repo, name, revision=revision), timeout=ANSWER_SECONDS)
+    return Path(hf_hub_download(repo, name, revision=revision))
 
 
 def remote_header(model: HubModel, name: str) -> tuple[int, int, set[str]]:
