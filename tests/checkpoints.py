@@ -42,13 +42,18 @@ def byte_tokenizer(chat_template: str | None = CHAT_TEMPLATE) -> PreTrainedToken
 
 
 def write_checkpoint(
-    folder: Path, seed: int = 0, eos_bias: float = 0.0, chat_template: str | None = CHAT_TEMPLATE
+    folder: Path,
+    seed: int = 0,
+    eos_bias: float = 0.0,
+    chat_template: str | None = CHAT_TEMPLATE,
+    width: int = 32,
+    shard_size: str = "1GB",
 ) -> Path:
     """A LLaDA-layout checkpoint of random weights; `eos_bias` > 0 makes it end its answers."""
     tokenizer = byte_tokenizer(chat_template)
     torch.manual_seed(seed)
     config = LLaDAConfig(
-        d_model=32,
+        d_model=width,
         n_layers=2,
         n_heads=2,
         mlp_hidden_size=64,
@@ -63,6 +68,6 @@ def write_checkpoint(
     with torch.no_grad():
         model.lm_head.weight *= 8  # random models are undecided; this one has opinions
         model.lm_head.weight[tokenizer.eos_token_id] += eos_bias
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size=shard_size)
     tokenizer.save_pretrained(folder)
     return folder

@@ -14,6 +14,7 @@ from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
 from rho_eos.cli.inspect import inspect
 from rho_eos.cli.lm_eval import lm_eval
+from rho_eos.cli.models import models
 from rho_eos.cli.ray_options import RayCommand
 from rho_eos.cli.reproduce import reproduce
 from rho_eos.cli.serve import serve
@@ -78,6 +79,7 @@ def make_app() -> typer.Typer:
         },
     )(lm_eval)
     app.command()(with_settings(EngineConfig)(info))
+    app.command()(models)
     app.command()(with_settings(EngineConfig, ServerConfig)(serve))
     return app
 
