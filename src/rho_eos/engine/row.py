@@ -78,6 +78,11 @@ class Row:
         return (1 + (self.params.cfg_scale > 0)) * len(self.computed)
 
     @property
+    def reads(self) -> int:
+        """Positions whose logits its next forward makes."""
+        return (1 + (self.params.cfg_scale > 0)) * len(self.input().wanted)
+
+    @property
     def refreshes_next(self) -> bool:
         """With a cache: its next forward computes all that a window would not."""
         return self.window is not None and self.computed is None

@@ -30,6 +30,10 @@ class Costly(Protocol):
     def cost(self) -> int:
         """Positions of its forward."""
 
+    @property
+    def reads(self) -> int:
+        """Of these, where logits over the vocabulary are made."""
+
 
 Item = TypeVar("Item", bound=Costly)
 Result = TypeVar("Result")
@@ -54,14 +58,14 @@ class ModelRunner:
         self.in_model = Stopwatch()  # layers and vocabulary projection
         vocabulary = model.lm_head.out_features
         self.chunk = max(1, logits_megabytes * 2**20 // (vocabulary * 4))
-        self.largest_weight = max(
-            (
-                weight.numel()
-                for name, weight in model.named_parameters()
-                if ".layers." in name and weight.ndim == 2
-            ),
-            default=0,
-        )
+        layers = [
+            weight.numel()
+            for name, weight in model.named_parameters()
+            if ".layers." in name and weight.ndim == 2
+        ]
+        self.largest_weight = max(layers, default=0)
+        self.weights_per_position = sum(layers)
+        self.weights_per_read = model.lm_head.weight.numel()
 
     def predict(self, rows: Sequence[Row]) -> list[Prediction]:
         """One forward for all rows; a row's prediction does not depend on its batch mates."""
@@ -76,7 +80,10 @@ class ModelRunner:
         `work` gets rows, and how many cores are at work beside each other.
         """
         cores = torch.get_num_threads() if self.device.type == "cpu" else 1
-        parts = shares([row.cost for row in rows], cores, self.largest_weight)
+        loads = [
+            row.cost * self.weights_per_position + row.reads * self.weights_per_read for row in rows
+        ]
+        parts = shares([row.cost for row in rows], cores, loads, self.largest_weight)
         if cores == 1 or parts is None:
             return work(rows, 1)
         parallel = min(cores, len(parts))
