@@ -16,6 +16,7 @@ import pytest
 from tests.evals.command import Command
 
 PROMPTS = 12
+ROOT = Path(__file__).parents[2]
 # 64 forwards each, so that a kill after the first lines comes in the middle of others.
 DECODING = ("--policy", "fixed", "--initial-length", "192", "--steps", "64", "--max-rows", "2")
 
@@ -104,6 +105,37 @@ def test_eval_on_ray_continues_what_was_begun_without(tmp_path: Path, command: C
     assert graded == {
         line["id"]: line["correct"] for line in _lines(tmp_path / "local" / "samples.jsonl")
     }
+
+
+def test_a_policy_from_outside_reaches_the_actors(
+    cluster: str, byte_checkpoint: Path, prompts: Path, tmp_path: Path
+) -> None:
+    """In processes of their own: the actors must import the file themselves."""
+    example = Path("examples") / "policy.py"  # relative to where the command is run
+    chosen = ["--policy", "until-eos", "--initial-length", "8", "--max-new-tokens", "24"]
+    words = ["generate", "--model", byte_checkpoint, "--input", prompts, "--plugin", example]
+    texts = []
+    for more in ([], ["--ray", cluster, "--ray-actors", "1"]):
+        out = tmp_path / f"{len(more)}.jsonl"
+        line = [*words, *chosen, "--output", out, *more]
+        done = subprocess.run(
+            [sys.executable, "-m", "rho_eos", *map(str, line)],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert done.returncode == 0, done.stderr
+        texts.append(_texts(out))
+    assert texts[0] == texts[1]
+    refused = subprocess.run(
+        [sys.executable, "-m", "rho_eos", *map(str, [*line, "--rho-low", "0.3"])],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert refused.returncode == 2
+    assert "policy until-eos has no parameter 'rho_low'" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,9 @@ def server(byte_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     assert process.popen.wait(60) == 0, log.read_text()
 
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "policy.py"
+
+
 @pytest.fixture(scope="session")
 def plugin_server(
     byte_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
@@ -74,7 +77,8 @@ def plugin_server(
     folder = tmp_path_factory.mktemp("plugin")
     plugin = folder / "doubter.py"
     plugin.write_text(PLUGIN)
-    process = start_server(byte_checkpoint, folder / "log", "--plugin", str(plugin))
+    both = ("--plugin", str(plugin), "--plugin", str(EXAMPLE))
+    process = start_server(byte_checkpoint, folder / "log", *both)
     yield process
     process.popen.terminate()
     assert process.popen.wait(60) == 0, process.log.read_text()

@@ -46,6 +46,15 @@ def test_it_is_described_like_ours(plugin_server: Process) -> None:
     }
 
 
+def test_the_example_of_the_guide_is_served_too(plugin_server: Process) -> None:
+    chosen = {"policy": "until-eos", "initial_length": 8, "chunk": 8}
+    usage = post(plugin_server, **chosen).json()["usage"]["rho_eos"]
+    assert (usage["expansions"], usage["n_token"]) == (2, 24)
+    refused = post(plugin_server, **chosen, rho_low=0.3)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"].startswith("policy until-eos has no parameter")
+
+
 def test_it_runs_with_its_own_parameters(plugin_server: Process) -> None:
     calm = post(plugin_server, policy="doubter", early_stop=False).json()["usage"]["rho_eos"]
     hasty = post(plugin_server, policy="doubter", early_stop=False, patience=2)
