@@ -16,7 +16,7 @@ from rho_eos.errors import UserError
 @pytest.mark.parametrize(
     ("given", "field", "got", "takes"),
     [
-        ({"policy": "greedy"}, "policy", "'greedy'", "rho-eos, daedal, fixed, released"),
+        ({"policy": "greedy"}, "policy", "'greedy'", "rho-eos, blocks, daedal, fixed, frontier"),
         ({"preset": "best"}, "preset", "'best'", "asym, sym"),
         ({"signal": "entropy"}, "signal", "'entropy'", "density, confidence"),
         ({"expansion": "cubic"}, "expansion", "'cubic'", "constant, linear, exponential"),

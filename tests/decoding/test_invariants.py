@@ -73,7 +73,14 @@ def fixed(draw: st.DrawFn) -> DecodeParams:
     return DecodeParams(policy="fixed", steps=steps, **fields)
 
 
-policies = st.one_of(rho_eos(), daedal(), fixed())
+@st.composite
+def ours(draw: st.DrawFn) -> DecodeParams:
+    """The policies that are not from a paper, and dLLM-Var's rule."""
+    policy = draw(st.sampled_from(["frontier", "landing", "blocks"]))
+    return DecodeParams(policy=policy, **draw(common()))
+
+
+policies = st.one_of(rho_eos(), daedal(), fixed(), ours())
 
 
 def decode(script: Script, params: DecodeParams) -> tuple[Output, list[Recorded]]:

@@ -35,6 +35,17 @@ POLICIES = {
     "DAEDAL": DecodeParams(policy="daedal", **LIMITS),
     "DAEDAL, density": DecodeParams(policy="daedal", signal="density", **LIMITS),
     "DAEDAL, inserting to its limit": DecodeParams(policy="daedal", rho_low=0.0, **LIMITS),
+    "frontier": DecodeParams(policy="frontier", **(LIMITS | {"max_new_tokens": 160})),
+    "frontier from a long canvas": DecodeParams(
+        policy="frontier", **(LIMITS | {"initial_length": 120, "max_new_tokens": 160})
+    ),
+    "landing": DecodeParams(policy="landing", **(LIMITS | {"max_new_tokens": 160})),
+    "landing from a long canvas": DecodeParams(
+        policy="landing", **(LIMITS | {"initial_length": 120, "max_new_tokens": 160})
+    ),
+    "blocks": DecodeParams(
+        policy="blocks", **(LIMITS | {"block_length": None, "initial_length": 3})
+    ),
     "ρ-EOS that spares content": DecodeParams(
         rho_low=0.2, rho_high=0.4, spare_content=True, **LIMITS
     ),
@@ -113,6 +124,10 @@ def test_the_models_exercise_every_move() -> None:
     assert {"hold", "expand", "contract"} <= actions("ρ-EOS asym")
     assert {"hold", "expand", "contract"} <= actions("single stage, confidence")
     assert {"hold", "expand", "contract"} <= actions("ρ-EOS that spares content")
+    assert {"hold", "expand"} <= actions("frontier") | actions("landing")
+    assert "contract" in actions("frontier from a long canvas")
+    assert "contract" in actions("landing from a long canvas")
+    assert {"hold", "expand"} <= actions("blocks")
     assert {"hold", "expand", "close"} <= actions("DAEDAL")
     assert {"hold", "close", "insert"} <= actions("DAEDAL, inserting to its limit")
     texts = [len(output.token_ids) for name in MODELS for output in runs(name)[1]]

@@ -234,10 +234,80 @@ def daedal(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
                 del canvas[rule.max_length :]
 
 
+def frontier(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+    """64 MASKs ahead while no end is in sight; 16 behind the end once it is."""
+    while ids.mask in canvas:
+        guesses = yield
+        masked = [at for at, token in enumerate(canvas) if token == ids.mask]
+        ends = [guesses[at].token if at in masked else canvas[at] for at in range(len(canvas))]
+        behind = 0  # MASKs among the EOS at the end of the canvas
+        for at in reversed(range(len(canvas))):
+            if ends[at] != ids.eos:
+                break
+            behind += at in masked
+        in_sight = ends[-1] == ids.eos
+        commit_confident(canvas, guesses, rule, ids)
+        if not in_sight and len(masked) < 64 and len(canvas) < rule.max_length:
+            room = rule.max_length - len(canvas)
+            canvas += [ids.mask] * min(64 - len(masked) + 32, room)
+        elif in_sight:
+            trailing = 0
+            while trailing < len(canvas) and canvas[-1 - trailing] == ids.mask:
+                trailing += 1
+            left = [at for at in masked if canvas[at] == ids.mask]
+            ending = [at for at in left if all(t == ids.eos for t in ends[at:])]
+            count = min(behind - 16, len(ending))
+            if 8 <= count <= trailing:
+                del canvas[len(canvas) - count :]
+
+
+def landing(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+    """The end of the text as a change point of P(EOS) over the MASKs."""
+    while ids.mask in canvas:
+        guesses = yield
+        masked = [at for at, token in enumerate(canvas) if token == ids.mask]
+        ended = any(token in ids.ends for token in canvas)
+        likely = [min(max(guesses[at].eos, 0.02), 0.98) for at in masked]
+        m = len(masked)
+        scores = [
+            sum(math.log(1 - e) for e in likely[:b]) + sum(math.log(e) for e in likely[b:])
+            for b in range(m + 1)
+        ]
+        best = max(range(m + 1), key=lambda b: scores[b])
+        fits = best <= m - 8 and scores[best] > scores[m] + 2 * math.log(m + 1)
+        written = len(canvas) - m
+        commit_confident(canvas, guesses, rule, ids)
+        if not fits:
+            if not ended and len(canvas) < rule.max_length:
+                room = rule.max_length - len(canvas)
+                canvas += [ids.mask] * min(max(64, len(canvas) // 2), room)
+            continue
+        slack = 0.5 - 0.4 * written / max(1, written + best)
+        spare = m - best - max(16, math.ceil(slack * best))
+        trailing = 0
+        while trailing < len(canvas) and canvas[-1 - trailing] == ids.mask:
+            trailing += 1
+        if min(spare, trailing) > 16:
+            del canvas[len(canvas) - min(spare, trailing) :]
+
+
+def blocks(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+    """One block after the other, until one holds an end."""
+    while ids.mask in canvas:
+        guesses = yield
+        commit_confident(canvas, guesses, rule, ids)
+        ended = any(token in ids.ends for token in canvas)
+        if ids.mask not in canvas and not ended:
+            canvas += [ids.mask] * min(rule.initial_length, rule.max_length - len(canvas))
+
+
 LOOPS: dict[str, Callable[[list[int], Rule, Ids], Loop]] = {
     "fixed": fixed,
     "rho-eos": rho_eos,
     "daedal": daedal,
+    "frontier": frontier,
+    "landing": landing,
+    "blocks": blocks,
 }
 
 
