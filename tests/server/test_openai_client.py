@@ -48,6 +48,8 @@ def test_usage_says_what_it_cost(client: openai.OpenAI, llm: LLM) -> None:
         "n_token": want.n_token,
         "nfe": want.nfe,
         "positions_evaluated": want.positions_evaluated,
+        "positions_exact": want.positions_evaluated,
+        "refreshes": want.nfe,
         "expansions": want.expansions,
         "contractions": want.contractions,
         "tokens_per_forward": pytest.approx(want.tokens_per_forward),

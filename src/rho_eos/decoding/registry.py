@@ -44,7 +44,7 @@ def register_policy(policy: P) -> P:
 def policies() -> Mapping[str, type[Policy]]:
     """All policies by name: the default one, the others of ours, then those from outside."""
     _load()
-    names = sorted(_policies, key=lambda name: (name != DEFAULT_POLICY, _is_foreign(name)))
+    names = sorted(_policies, key=lambda name: (name != DEFAULT_POLICY, _is_foreign(name), name))
     return {name: _policies[name] for name in names}
 
 

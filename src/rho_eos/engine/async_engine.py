@@ -156,6 +156,9 @@ class AsyncEngine:
         """Hand what the step filed to the loop."""
         news = []
         for handle in self._news:
+            if handle.error is not None:  # a client is not told why; who runs the server is
+                cause = handle.error.__cause__
+                logger.error("request %s: %s", handle.request.id, handle.error, exc_info=cause)
             news.append((handle, list(handle.events), handle.error))
             handle.events.clear()
         self._news.clear()

@@ -186,7 +186,6 @@ class Engine:
         )
 
     def _fail(self, row: Row, error: BaseException, what: str) -> None:
-        logger.error("request %s: %s", row.id, what, exc_info=error)
         if row.handle.done:
             return
         failure = _failure(what, error)
@@ -197,7 +196,6 @@ class Engine:
         """Its policy could not even be created."""
         request = handle.request
         failure = _failure(f"policy {request.params.policy} failed", error)
-        logger.error("request %s: %s", request.id, failure, exc_info=error)
         handle.close(Output(request.id, "", FinishReason.ERROR, error=str(failure)), failure)
 
     def _note_start(self, batch: list[Row]) -> None:
@@ -231,7 +229,7 @@ class Engine:
 
 
 def _failure(what: str, error: BaseException) -> EngineError:
-    """The log has the whole of it; a client is told no more than the kind of an unknown error."""
+    """With its cause, for who is in this process; its words tell no more than the kind of it."""
     reason = str(error) if isinstance(error, EditError) else type(error).__name__
     failure = RequestFailedError(f"{what}: {reason}")
     failure.__cause__ = error
