@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from rho_eos.config import EngineConfig
 from rho_eos.errors import UserError
-from rho_eos.models import FAMILIES
+from rho_eos.models import FAMILIES, find_family
 from rho_eos.models.attention import PACKED
 from rho_eos.models.special_tokens import find_special_tokens
 from rho_eos.tokens import SpecialTokens
@@ -46,7 +46,9 @@ class Checkpoint:
 
     @property
     def context_length(self) -> int:
-        return int(self.config.max_position_embeddings)
+        """What the model was trained on, which may be less than its config promises."""
+        promised = int(self.config.max_position_embeddings)
+        return min(promised, FAMILIES[self.family].context_limit or promised)
 
 
 def open_checkpoint(config: EngineConfig) -> Checkpoint:
@@ -150,17 +152,16 @@ def _read_config(folder: Path) -> Any:
     path = folder / "config.json"
     if not path.exists():
         raise UserError(f"{folder} has no config.json, so it is no checkpoint folder")
-    model_type = _read_json(path).get("model_type")
-    if model_type not in FAMILIES:
-        raise UserError(
-            f"{path} says model_type {model_type!r}; known families are {', '.join(FAMILIES)}"
-        )
     try:
-        return AutoConfig.from_pretrained(folder)
+        family = find_family(_read_json(path))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except UserError:
         raise
     except (TypeError, ValueError) as error:
-        raise UserError(f"{path} is no usable {model_type} config: {error}") from error
+        raise UserError(f"{path} is no usable {family.name} config: {error}") from error
 
 
 def _read_tokenizer(folder: Path) -> Any:
@@ -171,7 +172,7 @@ def _read_tokenizer(folder: Path) -> Any:
     native = NATIVE_TOKENIZERS.get(str(declared))
     loader = getattr(transformers, native) if native else AutoTokenizer
     try:
-        return loader.from_pretrained(folder)
+        return loader.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises plain Exception for a bad file
         raise UserError(f"cannot read the tokenizer in {folder}: {error}") from error
 
