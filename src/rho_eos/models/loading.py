@@ -172,9 +172,13 @@ def _read_tokenizer(folder: Path) -> Any:
     native = NATIVE_TOKENIZERS.get(str(declared))
     loader = getattr(transformers, native) if native else AutoTokenizer
     try:
-        return loader.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = loader.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises plain Exception for a bad file
         raise UserError(f"cannot read the tokenizer in {folder}: {error}") from error
+    if not hasattr(tokenizer, "backend_tokenizer"):
+        kind = type(tokenizer).__name__
+        raise UserError(f"the tokenizer in {folder} is a {kind}, which has no fast form")
+    return tokenizer
 
 
 def _weight_files(folder: Path) -> tuple[Path, ...]:
