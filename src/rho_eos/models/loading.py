@@ -10,7 +10,12 @@ import transformers
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
 
 from rho_eos.config import EngineConfig
 from rho_eos.errors import UserError
@@ -166,17 +171,25 @@ def _read_config(folder: Path) -> Any:
 
 def _read_tokenizer(folder: Path) -> Any:
     settings = folder / "tokenizer_config.json"
-    if not settings.exists() and not (folder / "tokenizer.json").exists():
+    whole = (folder / "tokenizer.json").exists()
+    if not settings.exists() and not whole:
         return None
-    declared = _read_json(settings).get("tokenizer_class") if settings.exists() else None
-    native = NATIVE_TOKENIZERS.get(str(declared))
-    loader = getattr(transformers, native) if native else AutoTokenizer
+    declared = _read_json(settings) if settings.exists() else {}
+    kind = str(declared.get("tokenizer_class"))
+    loader: Any = AutoTokenizer
+    if kind in NATIVE_TOKENIZERS:
+        loader = getattr(transformers, NATIVE_TOKENIZERS[kind])
+    elif "auto_map" in declared and not hasattr(transformers, kind):
+        if not whole:
+            raise UserError(
+                f"the tokenizer in {folder} is a {kind}, its own code, which is never run"
+            )
+        loader = PreTrainedTokenizerFast  # tokenizer.json says all that is needed
     try:
         tokenizer = loader.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises plain Exception for a bad file
         raise UserError(f"cannot read the tokenizer in {folder}: {error}") from error
     if not hasattr(tokenizer, "backend_tokenizer"):
-        kind = type(tokenizer).__name__
         raise UserError(f"the tokenizer in {folder} is a {kind}, which has no fast form")
     return tokenizer
 
