@@ -176,6 +176,20 @@ def test_llada_8b_has_its_ids_in_its_config(tmp_path: Path) -> None:
     assert (special.mask, special.eos) == (126336, 126081)
 
 
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("llada-mha", "d_model"),
+        ("llada-moe", "expert_intermediate_size"),
+        ("illada", "num_hidden_layers"),
+        ("dream", "vocab_size"),
+    ],
+)
+def test_no_config_class_invents_sizes(tmp_path: Path, name: str, field: str) -> None:
+    with pytest.raises(UserError, match=f"config has no {field}"):
+        AutoConfig.from_pretrained(changed(tmp_path, name, **{field: None}))
+
+
 @pytest.mark.parametrize("name", ["llada-mha", "llada-moe", "illada", "dream", "a2d-qwen2"])
 def test_no_config_class_invents_ids(tmp_path: Path, name: str) -> None:
     folder = changed(tmp_path, name, mask_token_id=None, eos_token_id=None)

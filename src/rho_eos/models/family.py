@@ -6,7 +6,7 @@ the whole config. The families themselves are the files in `families/`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers.core_model_loading import WeightTransform
 
@@ -57,9 +57,17 @@ def by_model_type(model_type: str) -> Callable[[Mapping[str, Any]], bool]:
 class FamilyConfig:
     """Mixed into a transformers config: becomes the right family's, and names no remote code."""
 
-    model_type: str
+    model_type: ClassVar[str]
     #: The class name in published configs, kept so that the family's own code reads what we save.
-    architecture: str
+    architecture: ClassVar[str]
+    #: Without these a config file describes no model; a default would build one of another size.
+    required: ClassVar[tuple[str, ...]] = (
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "vocab_size",
+    )
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -68,6 +76,9 @@ class FamilyConfig:
             right = find_family(config_dict).config
             if right is not cls:
                 return right.from_dict(config_dict, **kwargs)
+            for field in cls.required:
+                if config_dict.get(field) is None:
+                    raise UserError(f"the {cls.model_type} config has no {field}")
         # `auto_map` names Python files of the checkpoint, which transformers offers to run.
         ours = {k: v for k, v in config_dict.items() if k not in ("auto_map", "model_type")}
         return super().from_dict(ours, **kwargs)  # type: ignore[misc]

@@ -38,6 +38,7 @@ class LLaDAConfig(FamilyConfig, PreTrainedConfig):
 
     model_type = "llada"
     architecture = "LLaDAModelLM"
+    required = ("d_model", "n_layers", "n_heads", "vocab_size")
     attribute_map = {
         "hidden_size": "d_model",
         "num_hidden_layers": "n_layers",

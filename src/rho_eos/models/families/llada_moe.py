@@ -48,6 +48,14 @@ class LLaDAMoEConfig(FamilyConfig, PreTrainedConfig):
 
     model_type = "llada-moe"  # the family's name: published configs say llada, and so do saved ones
     architecture = "LLaDAMoEModelLM"
+    required = (
+        "hidden_size",
+        "expert_intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_experts_per_tok",
+        "vocab_size",
+    )
     attribute_map = {
         "intermediate_size": "dense_intermediate_size",
         "moe_intermediate_size": "expert_intermediate_size",
