@@ -18,6 +18,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrained
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
+from rho_eos.llm import LLM
 from rho_eos.models import FAMILIES, find_family
 from rho_eos.models.loading import open_checkpoint
 from rho_eos.models.special_tokens import find_special_tokens
@@ -315,3 +316,17 @@ def test_a_tokenizer_that_is_only_code_is_refused(tmp_path: Path) -> None:
     (folder / "tokenizer.json").unlink()
     with pytest.raises(UserError, match=r"BombTokenizer.*code, which is never run"):
         open_checkpoint(EngineConfig(model=str(folder), mask_token_id=3))
+
+
+@pytest.mark.parametrize("name", ["llada-moe", "llada-moe-bias", "illada", "dream", "a2d-qwen2"])
+def test_rows_decode_together_as_they_do_alone(name: str) -> None:
+    """The whole path, with the attention, the experts and the shift of the family."""
+    llm = LLM(str(PARITY / name), mask_token_id=3)
+    params = DecodeParams(policy="rho-eos", initial_length=12, max_new_tokens=24)
+    prompts = [[5 + n] * n + [9, 11] for n in (1, 4, 13, 6)]
+    together = llm.generate(prompts, params)
+    alone = [llm.generate([prompt], params)[0] for prompt in prompts]
+    assert [output.canvas_token_ids for output in together] == [
+        output.canvas_token_ids for output in alone
+    ]
+    assert {len(output.canvas_token_ids) for output in alone} != {12}
