@@ -83,12 +83,14 @@ def write_checkpoint(
     eos_bias: float = 0.0,
     chat_template: str | None = CHAT_TEMPLATE,
     tokenizer: PreTrainedTokenizerFast | None = None,
+    width: int = 32,
+    shard_size: str = "1GB",
 ) -> Path:
     """A LLaDA-layout checkpoint of random weights; `eos_bias` > 0 makes it end its answers."""
     tokenizer = tokenizer or byte_tokenizer(chat_template)
     torch.manual_seed(seed)
     config = LLaDAConfig(
-        d_model=32,
+        d_model=width,
         n_layers=2,
         n_heads=2,
         mlp_hidden_size=64,
@@ -103,6 +105,6 @@ def write_checkpoint(
     with torch.no_grad():
         model.lm_head.weight *= 8  # random models are undecided; this one has opinions
         model.lm_head.weight[tokenizer.eos_token_id] += eos_bias
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size=shard_size)
     tokenizer.save_pretrained(folder)
     return folder

@@ -19,6 +19,12 @@ settings.register_profile("default", deadline=None)
 settings.load_profile("default")
 
 DATA = Path(__file__).parent / "data"
+#: Files that take longest. Begun last, one of them would leave other workers with nothing to do.
+LONGEST = ("test_ray_data.py", "test_benchmark.py", "test_golden.py", "test_train.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @cache

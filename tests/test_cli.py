@@ -108,6 +108,14 @@ def test_bad_input_is_one_line_and_exit_code_2(run: Run, words: list[str], messa
     assert "Traceback" not in result.err and result.out == ""
 
 
+def test_a_cached_answer_tells_what_it_saved(run: Run) -> None:
+    words = ["--policy", "fixed", "--initial-length", 96, "--max-new-tokens", 96]
+    line = json.loads(run("generate", "hello", "--json", *words, "--cache", "window").out)
+    assert line["positions_evaluated"] < line["positions_exact"]
+    assert 0 < line["refreshes"] < line["nfe"]
+    assert "without the cache" in run("watch", "hello", *words, "--cache", "window").out
+
+
 def test_block_length_none_means_anywhere(run: Run) -> None:
     words = ("generate", "hello", "--json", "--policy", "fixed", "--initial-length", "64")
     assert run(*words, "--block-length", "none").code == 0

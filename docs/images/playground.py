@@ -20,7 +20,7 @@ def main(url: str, prompt: str | None = None) -> None:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--hide-scrollbars"]
         )
-        viewport = {"width": 1240, "height": 1040}
+        viewport = {"width": 1240, "height": 1090}
         page = browser.new_page(viewport=viewport, device_scale_factor=1.5, color_scheme="light")
         page.set_default_timeout(300_000)
         page.goto(f"{url}/#{urlencode(settings)}")

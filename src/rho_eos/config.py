@@ -1,7 +1,8 @@
 """What a process decides once: which model, where it runs, how much runs together."""
 
-from typing import Literal
+from typing import Any, Literal
 
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.settings import Settings, Texts, setting
 
 
@@ -17,7 +18,26 @@ class EngineConfig(Settings):
         16384, "prompt and canvas positions per forward, over all rows", ge=1, le=2**30
     )
     logits_megabytes: int = setting(64, "largest piece of logits held at once", ge=1, le=2**20)
+    cache: Literal["none", "window"] | None = setting(
+        None, "cache of requests that do not say (see the decoding parameter)"
+    )
+    cache_window: int | None = setting(None, "likewise", ge=1)
+    cache_back: int | None = setting(None, "likewise", ge=0)
+    cache_commits: int | None = setting(None, "likewise", ge=1)
+    cache_steps: int | None = setting(None, "likewise", ge=1)
+    cache_unsure: float | None = setting(None, "likewise", ge=0, le=1)
+    max_cache_megabytes: int = setting(
+        4096, "memory for cached keys and values; a row that finds no room runs exact", ge=0
+    )
     mask_token_id: int | None = setting(None, "MASK id, if not the checkpoint's", ge=0)
     eos_token_id: int | None = setting(None, "EOS id, if not the checkpoint's", ge=0)
     end_of_turn_id: int | None = setting(None, "end-of-turn id, if not the tokenizer's", ge=0)
     plugin: Texts = setting((), "module or file.py with policies or tasks of your own; repeatable")
+
+    def request_defaults(self) -> dict[str, Any]:
+        """Decoding parameters that this process gives to requests that do not say."""
+        return {
+            name: value
+            for name, value in self.model_dump().items()
+            if name in DecodeParams.model_fields and value is not None
+        }

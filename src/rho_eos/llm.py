@@ -41,8 +41,13 @@ class LLM:
         self.tokenizer = self.checkpoint.tokenizer
         self.special = self.checkpoint.special
         self.context_length = self.checkpoint.context_length
-        self.preparer = Preparer(self.checkpoint)
-        self.runner = ModelRunner(self.model, self.special, self.config.logits_megabytes)
+        self.preparer = Preparer(self.checkpoint, self.config)
+        self.runner = ModelRunner(
+            self.model,
+            self.special,
+            self.config.logits_megabytes,
+            self.config.max_cache_megabytes,
+        )
         self.engine = Engine(
             self.runner,
             self.special,

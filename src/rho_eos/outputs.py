@@ -15,13 +15,15 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """docs/method.md §7. `positions_evaluated` is the cost: Σ over forwards of prompt + canvas."""
+    """docs/method.md §7. `positions_evaluated` is the cost: positions computed in all forwards."""
 
     prompt_tokens: int = 0
     n_token: int = 0  # final canvas length
     e_token: int = 0  # the same, less trailing EOS
     nfe: int = 0
     positions_evaluated: int = 0
+    positions_exact: int = 0  # what the same steps would have computed without a cache
+    refreshes: int = 0  # forwards over all positions
     committed: int = 0
     expansions: int = 0
     contractions: int = 0
@@ -57,6 +59,10 @@ class StepRecord:
     signal: float | None  # the number the length decision was based on
     action: str  # hold, expand, contract, insert, delete, overwrite, close (append committed EOS)
     change: int  # by how much L changed after the forward
+    computed: int = 0  # positions of the forward
+    refresh: bool = (
+        True  # all of them; else a window, in which there is no ρ and no length decision
+    )
     committed: tuple[tuple[int, int, float], ...] = ()  # (position, token, confidence)
     #: Where each position of the next canvas comes from: (first old position, how many), None for
     #: new MASKs. None as a whole: nothing moved.

@@ -7,6 +7,7 @@ elsewhere are checked here all the same.
 import threading
 from collections.abc import Sequence
 
+from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.request import LogitsProcessor, Request
 from rho_eos.errors import UserError
@@ -15,8 +16,9 @@ from rho_eos.prompts import Prompt, check_ids, encode_prompt
 
 
 class Preparer:
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, config: EngineConfig) -> None:
         self.checkpoint = checkpoint
+        self.defaults = config.request_defaults()
         self.tokenizer = checkpoint.tokenizer
         # How a tokenizer treats special tokens is its state, set for each text: one at a time.
         self.tokenizer_lock = threading.Lock()
@@ -37,6 +39,9 @@ class Preparer:
         `canvas`: token ids to start from, the model's MASK id where a token is wanted.
         """
         vocabulary = self.checkpoint.config.vocab_size
+        unsaid = {k: v for k, v in self.defaults.items() if k not in params.model_fields_set}
+        if unsaid:
+            params = params.replaced(**unsaid)
         with self.tokenizer_lock:
             ids = encode_prompt(prompt, self.tokenizer, vocabulary, raw, answer_prefix)
         if self.checkpoint.special.mask in ids:

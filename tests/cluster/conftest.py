@@ -10,7 +10,7 @@ from tests.evals.command import Command
 from tests.support import require
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[str]:
     """Its address; this process is connected to it."""
     for package in ("ray", "pyarrow", "pandas"):

@@ -38,9 +38,14 @@ def test_too_little_for_every_core_is_for_one_unless_its_operations_are_long() -
     assert shares([LEAST_POSITIONS - 1] * 2, 2) == [[0, 1]]
     assert shares([500, 500, 500], 1) == [[0, 1, 2]]
     llada_8b, tiny = 4096 * 12288, 128 * 512
-    assert shares([100], 2, llada_8b) is None, "all cores together"
-    assert shares([500], 2, tiny) == [[0]]
-    assert shares([500] * 4, 2, llada_8b) == [[0, 2], [1, 3]], "rows enough for each"
+    assert shares([100], 2, largest_weight=llada_8b) is None, "all cores together"
+    assert shares([500], 2, largest_weight=tiny) == [[0]]
+    assert shares([500] * 4, 2, largest_weight=llada_8b) == [[0, 2], [1, 3]], "rows enough for each"
+
+
+def test_shares_are_equal_in_work_not_in_rows() -> None:
+    """Where the vocabulary is large, a row that reads many logits weighs more than a long one."""
+    assert shares([200] * 4, 2, work=[9.0, 1.0, 1.0, 7.0]) == [[0], [3, 1, 2]]
 
 
 def test_one_row_of_a_small_model_uses_one_core(use_cores: Callable[[int], None]) -> None:

@@ -1,5 +1,6 @@
 """The report of a run, opened from disk in a real browser."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +128,48 @@ def test_curves_have_a_point_per_step_and_a_gap_where_there_is_no_rho(page: "Pag
     assert top < points[1][1] < bottom < points[0][1]  # 0.5 is in [0.4, 0.8], 0.25 is not
     page.get_by_text("tiny-gsm/test/2", exact=True).click()
     expect(page.locator("#detail")).to_contain_text("without --trace")
+
+
+NEW = {"rho": 0.5, "masks": 4}
+REPLAYED = [
+    {**NEW, "length": 4, "action": "insert", "change": 2, "committed": [[0, 7, 0.9], [3, 8, 0.5]]}
+    | {"moved": [[0, 1], [None, 2], [1, 3]], "written": []},
+    {**NEW, "length": 6, "action": "overwrite", "change": 0, "committed": [[1, 9, 0.95]]}
+    | {"moved": [[0, 6]], "written": [[0, None], [5, 2]]},
+    {**NEW, "length": 6, "action": "contract", "change": -1, "committed": []}
+    | {"moved": [[0, 5]], "written": []},
+]
+OLD = [
+    {**NEW, "length": 4, "action": "insert", "change": 2, "at": 1, "inserted": 3, "committed": []},
+    {**NEW, "length": 6, "action": "hold", "change": 0, "committed": [[0, 7, 0.9]]},
+]
+
+
+def test_the_canvas_is_replayed_by_what_moved_and_was_written(
+    browser: "Browser", command: Command, tmp_path: Path
+) -> None:
+    lines = [line(1, nfe=3, trace=REPLAYED), line(2, nfe=2, trace=OLD)]
+    folder = write_run(tmp_path / "run", lines)
+    about = json.loads((folder / "run.json").read_text())
+    about["settings"]["params"] = {"policy": "of somebody else", "strength": 3}
+    (folder / "run.json").write_text(json.dumps(about))
+    assert command("inspect", folder).code == 0
+    page = browser.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto((folder / "report.html").as_uri())
+    expect(page.locator("#about")).to_contain_text("of somebody else")
+    filled = "nodes => nodes.map(node => node.className === 'filled')"
+    cells = page.locator("#canvas i")
+    for forward, want in enumerate(["0000", "100001", "010001", "01000"]):
+        page.get_by_label("Forward").fill(str(forward))
+        assert cells.evaluate_all(filled) == [sign == "1" for sign in want], forward
+    expect(cells.nth(1)).to_have_attribute("title", "token 9, confidence 0.95, forward 2")
+    page.get_by_text("tiny-gsm/test/2", exact=True).click()
+    expect(page.locator("#detail")).to_contain_text("an earlier version")
+    assert page.locator("path.length").count() == 1  # what can be shown is
+    page.close()
+    assert complaints == []
 
 
 def test_samples_are_reached_by_keys_and_by_link(page: "Page", report: str) -> None:

@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from rho_eos import LLM
+from tests.server.plugin import PLUGIN
 
 MODEL = "random"
 
@@ -63,6 +64,20 @@ def server(byte_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     yield process
     process.popen.terminate()
     assert process.popen.wait(60) == 0, log.read_text()
+
+
+@pytest.fixture(scope="session")
+def plugin_server(
+    byte_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Process]:
+    """A server that was started with a file of somebody else's policies."""
+    folder = tmp_path_factory.mktemp("plugin")
+    plugin = folder / "doubter.py"
+    plugin.write_text(PLUGIN)
+    process = start_server(byte_checkpoint, folder / "log", "--plugin", str(plugin))
+    yield process
+    process.popen.terminate()
+    assert process.popen.wait(60) == 0, process.log.read_text()
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 import uvicorn
 
-from rho_eos.config import DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Prediction
-from rho_eos.engine import sequence as engine_sequence
+from rho_eos.engine.request import Request
+from rho_eos.engine.row import Row
 from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.run import impatient_protocol
@@ -36,33 +37,40 @@ class ControlledRunner(ScriptedRunner):
         self.fault: Callable[[list[str]], BaseException | None] = lambda prompts: None
         self.failed: set[str] = set()  # prompts that were in a forward that raised
 
-    def predict(self, sequences: Sequence[engine_sequence.Sequence]) -> list[Prediction]:
+    def predict(self, rows: Sequence[Row]) -> list[Prediction]:
         self.may_run.wait()
         time.sleep(self.seconds)
-        prompts = [decode(sequence.prompt.tolist()) for sequence in sequences]
+        prompts = [decode(row.prompt.tolist()) for row in rows]
         fault = self.fault(prompts)
-        predictions = super().predict(sequences)
+        predictions = super().predict(rows)
         if fault is not None:
             self.failed.update(prompts)
             raise fault
         return predictions
 
 
+class BytePreparer:
+    """As much of `Preparer` as a server touches; a prompt is its bytes."""
+
+    def prepare(
+        self, prompt: Any, params: DecodeParams, *, id: str = "", raw: bool = False
+    ) -> Request:
+        if "messages" in prompt:
+            text = "\n".join(message["content"] for message in prompt["messages"])
+        else:
+            text = prompt["prompt"]
+        return Request(id, encode(text), params)
+
+
 class ScriptedLLM:
-    """As much of `LLM` as a server touches; a prompt is its bytes."""
+    """As much of `LLM` as a server touches."""
 
     def __init__(self, runner: ScriptedRunner, max_rows: int = 32) -> None:
         self.engine = engine_of(runner, max_rows=max_rows)
+        self.preparer = BytePreparer()
         self.config = SimpleNamespace(model=MODEL)
         self.special = SPECIAL
         self.context_length = CONTEXT
-
-    def prepare(
-        self, prompt: Any, params: DecodeParams, raw: bool = False
-    ) -> tuple[list[int], DecodeParams]:
-        if "messages" in prompt:
-            return encode("\n".join(m["content"] for m in prompt["messages"])), params
-        return encode(prompt["prompt"]), params
 
 
 class Scripted:

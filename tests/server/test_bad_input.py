@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from rho_eos import DecodeParams, UserError
 from tests.scripted import says
 from tests.server.conftest import MODEL, Process
 from tests.server.scripted_server import ControlledRunner, Scripted, serving
@@ -94,7 +95,20 @@ def test_a_body_must_be_declared_as_json(http: httpx.Client) -> None:
         ({"rho_low": 0.9, "rho_high": 0.1}, "rho_low"),
         ({"threshold": 0}, "threshold"),
         ({"initial_length": 9}, "initial_length"),
-        ({"initial_length": 10**12, "max_tokens": 10**12}, "context"),
+        ({"initial_length": 10**12, "max_tokens": 10**12}, "initial_length"),
+        ({"initial_length": 10**6, "max_tokens": 10**6}, "context"),
+        ({"max_tokens": []}, "max_tokens"),
+        ({"max_tokens": [], "max_completion_tokens": {}}, "max_completion_tokens"),
+        ({"top_p": 0}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"top_k": 0}, "top_k"),
+        ({"top_k": -1}, "top_k"),
+        ({"temperature": 101}, "temperature"),
+        ({"threshold": {"a": [1]}}, "threshold"),
+        ({"threshold": 10**400}, "threshold"),
+        ({"seed": 2**64 - 1, "n": 2}, "seed"),
+        ({"early_stop": 1}, "early_stop"),
+        ({"stop": {"a": 1}}, "stop"),
         ({"block_length": 0}, "block_length"),
         ({"steps": 5}, "steps"),
         ({"stream": "yes"}, "stream"),
@@ -121,6 +135,52 @@ def test_a_bad_field_is_named(http: httpx.Client, fields: dict[str, Any], named:
 
 
 @pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"policy": "fixed", "rho_low": 0.1}, "rho_low"),
+        ({"steps": 4}, "steps"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": 1.5, "max_tokens": None}, "max_tokens"),
+        ({"initial_length": 9}, "initial_length"),
+        ({"stop": [1]}, "stop"),
+        ({"preset": "huge"}, "preset"),
+        ({"policy": "guess"}, "policy"),
+    ],
+)
+def test_a_parameter_is_refused_in_the_words_of_the_library(
+    http: httpx.Client, fields: dict[str, Any], param: str
+) -> None:
+    params = {"max_tokens": 8, **fields}
+    limit = params.pop("max_completion_tokens", None) or params["max_tokens"]
+    params["max_new_tokens"] = limit
+    del params["max_tokens"]
+    with pytest.raises(UserError) as refused:
+        DecodeParams(**params)
+    sentence = str(refused.value).replace("max_new_tokens", "max_tokens")
+    error = error_of(chat(http, **fields))
+    assert (error["message"], error["param"]) == (sentence, param)
+    assert param in sentence
+
+
+def test_null_is_not_given_even_where_a_policy_has_no_such_parameter(http: httpx.Client) -> None:
+    nothing = {"policy": "fixed", "rho_low": None, "preset": None, "steps": None, "top_k": None}
+    assert chat(http, **nothing).status_code == 200
+
+
+def test_a_long_value_is_not_sent_back_whole(http: httpx.Client) -> None:
+    error = error_of(chat(http, policy="x" * 100_000))
+    assert error["param"] == "policy" and len(error["message"]) < 1100
+
+
+@pytest.mark.parametrize("depth", [50, 400, 900])
+def test_a_deeply_nested_value(http: httpx.Client, depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    content = f'{{"model": "{MODEL}", "prompt": "x", "threshold": {nested}}}'
+    error_of(raw(http, content, "/v1/completions"))
+
+
+@pytest.mark.parametrize(
     ("field", "value"),
     [
         ("logprobs", True),
@@ -130,7 +190,6 @@ def test_a_bad_field_is_named(http: httpx.Client, fields: dict[str, Any], named:
         ("functions", [{"name": "f"}]),
         ("response_format", {"type": "json_object"}),
         ("logit_bias", {"5": 10}),
-        ("top_p", 0.5),
         ("frequency_penalty", 1),
         ("presence_penalty", -1),
     ],
@@ -189,6 +248,9 @@ def test_half_a_character(http: httpx.Client) -> None:
         error_of(
             raw(http, f'{{"model": "{MODEL}", "prompt": "x", "{text}": 1}}', "/v1/completions")
         )
+        for field in (f'"stop": "{text}"', f'"stop": ["x", "{text}"]', f'"policy": "{text}"'):
+            body = f'{{"model": "{MODEL}", "prompt": "x", {field}}}'
+            assert "surrogate" in error_of(raw(http, body, "/v1/completions"))["message"]
         named = raw(http, f'{{"model": "{text}", "prompt": "x"}}', "/v1/completions")
         error_of(named, 404)
 

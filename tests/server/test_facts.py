@@ -1,5 +1,6 @@
 """The small endpoints: probes, metrics, the version, and what the playground asks."""
 
+import json
 import socket
 from types import SimpleNamespace
 
@@ -7,6 +8,8 @@ import httpx
 import pytest
 
 from rho_eos import LLM, DecodeParams, __version__
+from rho_eos.decoding.registry import policies
+from rho_eos.decoding.schema import parameters, schema
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.run import listen
@@ -88,11 +91,26 @@ def test_the_playground_learns_what_it_needs(server: Process) -> None:
     facts = get(server, "/v1/rho_eos/playground").json()
     assert facts["model"] == MODEL
     assert facts["max_prompt_tokens"] < 512 and facts["max_new_tokens"] < 512
-    assert facts["presets"]["asym"] == [0.4, 0.8]
-    assert facts["defaults"]["policy"] == "rho-eos"
-    assert facts["defaults"]["initial_length"] == 64
+    assert facts["names"] == {"max_new_tokens": "max_tokens", "trace": None}
+    assert facts["panels"]["a"] == {"policy": "rho-eos"}
+    assert facts["panels"]["b"] == {"policy": "fixed", "initial_length": 256}
+    assert facts["implied"]["rho-eos"]["preset"] == {"sym": {"rho_low": 0.2}}
+    assert facts["implied"]["daedal"]["signal"] == {"density": {"rho_low": 0.4, "rho_high": 0.8}}
     assert all(set(example) == {"task", "prompt"} for example in facts["examples"])
     assert facts["examples"]
+
+
+def test_the_schema_of_all_policies_is_published(server: Process) -> None:
+    published = get(server, "/v1/rho_eos/schema").json()
+    assert published == json.loads(json.dumps(schema()))
+    assert published["policies"]["fixed"]["parameters"]["steps"]["optional"]
+    bodies = get(server, "/openapi.json").json()["components"]["schemas"]
+    for body in ("ChatRequest", "CompletionRequest"):
+        fields = bodies[body]["properties"]
+        assert set(parameters()) - set(fields) == {"max_new_tokens", "trace"}
+        assert fields["policy"]["anyOf"][0]["enum"] == list(policies())
+        assert fields["threshold"]["default"] == 0.9
+        assert fields["threshold"]["description"] == parameters()["threshold"].help
 
 
 def test_the_embedded_model_comes_with_problems_of_all_its_tasks() -> None:

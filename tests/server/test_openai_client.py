@@ -89,8 +89,8 @@ def test_policies_are_chosen_per_request(client: openai.OpenAI, llm: LLM) -> Non
 
 
 def test_n_texts_have_seeds_in_a_row(client: openai.OpenAI, llm: LLM) -> None:
-    warm = ask(client, "hello", n=3, seed=7, temperature=1.0)
-    wants = [expected(llm, "hello", seed=7 + i, temperature=1.0) for i in range(3)]
+    warm = ask(client, "hello", n=3, seed=7, temperature=2.0)
+    wants = [expected(llm, "hello", seed=7 + i, temperature=2.0) for i in range(3)]
     assert [c.message.content for c in warm.choices] == [want.text for want in wants]
     assert [c.index for c in warm.choices] == [0, 1, 2]
     assert len({want.text for want in wants}) == 3
@@ -100,12 +100,21 @@ def test_n_texts_have_seeds_in_a_row(client: openai.OpenAI, llm: LLM) -> None:
     assert cold.choices[0].message.content == cold.choices[1].message.content
 
 
+def test_top_p_and_top_k_are_honoured(client: openai.OpenAI, llm: LLM) -> None:
+    warm: dict[str, Any] = {"seed": 7, "temperature": 2.0}
+    free = expected(llm, "hello", **warm).text
+    for narrow in ({"top_p": 0.3}, {"top_k": 1}):
+        want = expected(llm, "hello", **warm, **narrow).text
+        answer = ask(client, "hello", **warm, extra_body=narrow)
+        assert answer.choices[0].message.content == want != free
+
+
 def test_streams_of_several_texts_keep_them_apart(client: openai.OpenAI, llm: LLM) -> None:
     texts = ["", ""]
-    for chunk in ask(client, "hello", n=2, seed=3, temperature=1.0, stream=True):
+    for chunk in ask(client, "hello", n=2, seed=3, temperature=2.0, stream=True):
         choice = chunk.choices[0]
         texts[choice.index] += choice.delta.content or ""
-    assert texts == [expected(llm, "hello", seed=3 + i, temperature=1.0).text for i in range(2)]
+    assert texts == [expected(llm, "hello", seed=3 + i, temperature=2.0).text for i in range(2)]
 
 
 def test_stop_strings_end_the_text_and_are_not_in_it(client: openai.OpenAI, llm: LLM) -> None:

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from rho_eos import LLM, DecodeParams
+from rho_eos.decoding.registry import find_policy
 from tests.scripted import says
 from tests.server.conftest import MODEL, Process
 from tests.server.scripted_server import ControlledRunner, Scripted, chat_body, serving
@@ -43,7 +44,7 @@ def test_a_stop_string_is_held_back_until_it_is_none() -> None:
         assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
 
 
-@pytest.mark.parametrize("policy", ["rho-eos", "daedal", "fixed"])
+@pytest.mark.parametrize("policy", ["rho-eos", "daedal", "fixed", "released"])
 def test_denoise_events_retell_the_whole_generation(policy: str, server: Process, llm: LLM) -> None:
     """The canvas rebuilt from the events alone, by other code than ours, gives the text."""
     fields = {"policy": policy, "initial_length": 24, "max_tokens": 96}
@@ -61,7 +62,8 @@ def test_denoise_events_retell_the_whole_generation(policy: str, server: Process
 
     assert end == "[DONE]"
     assert first["object"] == "rho_eos.start"
-    assert first["region"] == list(params.region)
+    assert first["params"] == json.loads(params.replaced(trace=False).model_dump_json())
+    assert first["region"] == (None if params.region is None else list(params.region))
     assert (first["length"], first["policy"]) == (24, policy)
     assert last["object"] == "rho_eos.done"
     assert (last["text"], last["finish_reason"]) == (want.text, want.finish_reason)
@@ -74,23 +76,22 @@ def test_denoise_events_retell_the_whole_generation(policy: str, server: Process
     for step, record in zip(steps, want.trace, strict=True):
         assert (step["length"], step["masks"]) == (len(canvas), canvas.count(None))
         assert (step["rho"], step["action"]) == (record.rho, record.action)
+        assert step["why"] == find_policy(policy).explain(params, record)
         for position, text, confidence, is_end in step["committed"]:
             assert canvas[position] is None
             assert 0 < confidence <= 1
             canvas[position] = "END" if is_end else text
-        match step["action"]:
-            case "expand":
-                canvas += [None] * step["change"]
-            case "close":
-                canvas += ["END"] * step["change"]
-            case "contract":
-                del canvas[step["change"] :]
-            case "insert":
-                grown = len(canvas) + step["change"]
-                canvas[step["at"] : step["at"] + 1] = [None] * step["inserted"]
-                del canvas[grown:]
+        if step["moved"] is not None:
+            before, canvas = canvas, []
+            for first_old, count in step["moved"]:
+                new = first_old is None
+                canvas += [None] * count if new else before[first_old : first_old + count]
+            for position, text, is_end in step["written"]:
+                canvas[position] = "END" if is_end else text
+        assert len(canvas) == step["length"] + step["change"]
     assert len(canvas) == want.usage.n_token
-    assert None not in canvas[: canvas.index("END") if "END" in canvas else None]
+    text = canvas[: canvas.index("END") if "END" in canvas else None]
+    assert None not in text
 
 
 def test_denoise_events_exist_for_completions_and_for_several_texts() -> None:
@@ -113,7 +114,7 @@ def test_a_failure_in_the_middle_of_a_stream_is_its_last_event() -> None:
         for mode in ("text", "denoise"):
             steps = iter(range(1000))
             told = stream(server, stream_mode=mode, initial_length=32)
-            assert told[-1]["error"]["code"] == "forward_failed"
+            assert told[-1]["error"]["code"] == "request_failed"
             assert len(told) > 2
 
 
@@ -124,7 +125,7 @@ def test_a_failure_before_the_first_event_is_an_ordinary_error() -> None:
         for mode in ("text", "denoise"):
             answer = server.chat(stream=True, stream_mode=mode)
             assert answer.status_code == 500
-            assert answer.json()["error"]["code"] == "forward_failed"
+            assert answer.json()["error"]["code"] == "request_failed"
 
 
 def test_an_empty_answer_is_still_a_whole_stream() -> None:

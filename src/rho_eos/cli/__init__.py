@@ -14,6 +14,7 @@ from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
 from rho_eos.cli.inspect import inspect
 from rho_eos.cli.lm_eval import lm_eval
+from rho_eos.cli.models import models
 from rho_eos.cli.ray_options import RayCommand
 from rho_eos.cli.reproduce import reproduce
 from rho_eos.cli.serve import serve
@@ -21,6 +22,7 @@ from rho_eos.cli.settings import with_settings
 from rho_eos.cli.watch import watch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.engine.errors import EngineError
 from rho_eos.errors import UserError
 from rho_eos.plugins import load_plugins, plugins_in
 from rho_eos.server.config import ServerConfig
@@ -77,12 +79,13 @@ def make_app() -> typer.Typer:
         },
     )(lm_eval)
     app.command()(with_settings(EngineConfig)(info))
+    app.command()(models)
     app.command()(with_settings(EngineConfig, ServerConfig)(serve))
     return app
 
 
 def main() -> None:
-    """Run, and turn every error that is the user's to mend into one line and exit code 2."""
+    """Run; an error is one line, with exit code 2 if it is the user's to mend."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
         load_plugins(plugins_in(sys.argv[1:]))
@@ -91,6 +94,9 @@ def main() -> None:
         text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
         print(f"rho-eos: {' '.join(text.split())}", file=sys.stderr)
         sys.exit(2)
+    except EngineError as error:
+        print(f"rho-eos: {error}", file=sys.stderr)
+        sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         print("rho-eos: interrupted", file=sys.stderr)
         sys.exit(130)

@@ -125,7 +125,8 @@ def _generate_file(
         preparer = llm.preparer
         decode = partial(decode_all, llm.engine)
     else:
-        preparer = Preparer(open_checkpoint(EngineConfig.from_mapping(engine_options)))
+        config = EngineConfig.from_mapping(engine_options)
+        preparer = Preparer(open_checkpoint(config), config)
         decode = pool.decode
     complaints: list[str] = []
     tokens, started = 0, time.perf_counter()

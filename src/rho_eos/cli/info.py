@@ -1,4 +1,4 @@
-"""`rho-eos info`: what a checkpoint is, without loading its weights."""
+"""`rho-eos info`: what a checkpoint is, without loading its weights, or fetching them."""
 
 from typing import Annotated, Any
 
@@ -27,6 +27,7 @@ def info(
     hidden = checkpoint.config.hidden_size
     heads = checkpoint.config.num_attention_heads
     groups = checkpoint.config.num_key_value_heads
+    missing = sum(not file.exists() for file in checkpoint.files)
 
     def token(id: int | None) -> str:
         if id is None:
@@ -47,7 +48,8 @@ def info(
         "end of turn": token(special.end_of_turn),
         "chat template": "yes" if getattr(tokenizer, "chat_template", None) else "no",
         "stored": f"{', '.join(checkpoint.stored_dtypes)}, "
-        f"{_megabytes(checkpoint.stored_bytes)} in {len(checkpoint.files)} file(s)",
+        f"{_megabytes(checkpoint.stored_bytes)} in {len(checkpoint.files)} file(s)"
+        + (f", {missing} of them not fetched yet" if missing else ""),
         "would run on": f"{device} in {str(dtype).removeprefix('torch.')}, "
         f"{_megabytes(checkpoint.parameters * dtype.itemsize)} of weights",
     }

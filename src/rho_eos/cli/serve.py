@@ -58,10 +58,12 @@ def _serve_on_ray(engine_options: dict[str, Any], config: Any, replicas: int) ->
         raise _missing(error, "serve,ray") from error
     from rho_eos.config import EngineConfig
     from rho_eos.models.loading import open_checkpoint
+    from rho_eos.plugins import load_plugins
 
-    open_checkpoint(
-        EngineConfig.from_mapping(engine_options)
-    )  # a bad one would fail in each replica
+    # What cannot be loaded would fail in each replica.
+    engine = EngineConfig.from_mapping(engine_options)
+    load_plugins(engine.plugin)
+    open_checkpoint(engine)
     log_to_stderr()
     serve_on_ray(engine_options, config, replicas)
 

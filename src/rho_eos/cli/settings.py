@@ -35,9 +35,14 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
 
         def run(**values: Any) -> Any:
             given = [_given(cls, values) for cls in classes]
+            if DecodeParams in classes and EngineConfig in classes:
+                for name in DecodeParams.model_fields:
+                    given[classes.index(EngineConfig)].pop(name, None)
             return command(*given, **{p.name: values[p.name] for p in own})
 
-        settings = [option for cls in classes for option in _options(cls)]
+        # A process's default for a request's parameter is not asked for where the request is.
+        named = {option.name: option for cls in classes for option in _options(cls)}
+        settings = list(named.values())
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + settings
         )

@@ -67,10 +67,13 @@ def plain_line(record: StepRecord) -> str:
 
 def closing_line(output: Output) -> str:
     usage = output.usage
+    positions = f"{usage.positions_evaluated:,} positions evaluated"
+    if usage.positions_evaluated < usage.positions_exact:
+        positions += f", {usage.positions_exact:,} without the cache"
     return (
         f"{output.finish_reason} · {usage.e_token} of {usage.n_token} positions used "
-        f"({usage.e_ratio:.0%}) · {usage.nfe} forwards · {usage.positions_evaluated:,} positions "
-        f"evaluated · {usage.expansions} expansions, {usage.contractions} contractions"
+        f"({usage.e_ratio:.0%}) · {usage.nfe} forwards · {positions} "
+        f"· {usage.expansions} expansions, {usage.contractions} contractions"
     )
 
 

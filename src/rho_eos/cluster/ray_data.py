@@ -134,7 +134,7 @@ class RayAnswers:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         config = EngineConfig.from_mapping(pool.engine_options)
-        self.preparer = Preparer(open_checkpoint(config))
+        self.preparer = Preparer(open_checkpoint(config), config)
 
     def answers(self, jobs: Sequence[Job]) -> Answers:
         yield from self.pool.decode([request_of(self.preparer, job) for job in jobs])

@@ -5,7 +5,6 @@ server, so endpoints, limits and streams are the same. A replica whose worker ha
 health check, and Ray replaces it.
 """
 
-import dataclasses
 import logging
 import os
 import signal
@@ -20,7 +19,9 @@ import ray
 from fastapi import FastAPI
 from ray import serve
 
+from rho_eos.config import EngineConfig
 from rho_eos.errors import UserError
+from rho_eos.plugins import absolute
 from rho_eos.server.config import ServerConfig
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,9 @@ class Replica:
 def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: int) -> Any:
     """The application for `serve.run`; models are loaded by the replicas, not here."""
     # Files and variables of this machine need not exist where a replica runs.
-    config = dataclasses.replace(config, api_key=config.keys(), api_key_file=None)
+    config = config.replaced(api_key=config.keys(), api_key_file=None)
+    engine = EngineConfig.from_mapping(engine_options)
+    engine = engine.replaced(plugin=absolute(engine.plugin))
 
     def build_app() -> FastAPI:
         from rho_eos.llm import LLM
@@ -51,7 +54,7 @@ def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: i
         from rho_eos.server.service import Service
 
         log_to_stderr()
-        service = Service(LLM(**engine_options), config)
+        service = Service(LLM(**dict(engine)), config)
         spare_the_collector()
         return create_app(service)
 
@@ -59,8 +62,8 @@ def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: i
         name="replica",
         num_replicas=replicas,
         # The app refuses what is too much, with a reason; Ray must not queue before it does.
-        max_ongoing_requests=engine_options.get("max_rows", 32) + config.max_waiting + _SPARE,
-        ray_actor_options={"num_cpus": 1, "num_gpus": int(_wants_gpu(engine_options))},
+        max_ongoing_requests=engine.max_rows + config.max_waiting + _SPARE,
+        ray_actor_options={"num_cpus": 1, "num_gpus": int(_wants_gpu(engine.device))},
         graceful_shutdown_timeout_s=config.drain_seconds,
         health_check_period_s=2.0,
     )
@@ -101,10 +104,9 @@ def _join_cluster(replicas: int) -> None:
     )
 
 
-def _wants_gpu(engine_options: dict[str, Any]) -> bool:
+def _wants_gpu(device: str) -> bool:
     import torch
 
-    device = engine_options.get("device", "auto")
     return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
 
 

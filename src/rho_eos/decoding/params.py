@@ -5,7 +5,7 @@ this one. So a parameter that the chosen policy does not have is an unknown one,
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -40,6 +40,16 @@ class DecodeParams(Settings):
     stop: Texts = setting((), "end the text before this string; repeatable")
     early_stop: bool = setting(True, "stop once the text is complete; same text, fewer steps")
     trace: bool = setting(False, "record every step")
+    cache: Literal["none", "window"] = setting(
+        "none", "none: every forward computes every position; window: most compute a window only"
+    )
+    cache_window: int = setting(32, "MASKs that a window step computes", ge=1, le=LONGEST)
+    cache_back: int = setting(24, "positions before the first MASK in it", ge=0, le=LONGEST)
+    cache_commits: int = setting(32, "refresh after so many commits", ge=1, le=LONGEST)
+    cache_steps: int = setting(8, "refresh after so many steps", ge=1, le=LONGEST)
+    cache_unsure: float = setting(
+        0.0, "refresh after a commit less confident than this", ge=0, le=1
+    )
 
     #: The policy that these are the parameters of; set where the policy is registered.
     policy_name: ClassVar[str] = ""

@@ -96,6 +96,8 @@ class Policy(ABC):
     #: The kinds of edits it may make, and what they may do to committed tokens.
     edits: ClassVar[tuple[type[Edit], ...]] = ()
     keeps: ClassVar[Keeps] = Keeps.ALL
+    #: With the window cache: whether the next step may see a window only, and change no length.
+    windows: bool = False
     #: What it reads; a policy whose parameters decide sets its own in `__init__`.
     needs: Needs = Needs()
 
@@ -125,6 +127,13 @@ class Policy(ABC):
         if not record.change and not low <= record.signal <= high:
             return f"{now} is outside the region, but the length can change no more."
         return f"{now} is in the region: the length holds."
+
+    def commit(self, view: View, prediction: Prediction) -> Positions:
+        """What a window step commits. It is called only where `windows` says so.
+
+        `view.masked` are the MASKs of the window, all of which are predicted.
+        """
+        return self.step(view, prediction).commit
 
     @abstractmethod
     def step(self, view: View, prediction: Prediction) -> Step:

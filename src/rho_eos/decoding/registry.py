@@ -42,19 +42,15 @@ def register_policy(policy: P) -> P:
 
 
 def policies() -> Mapping[str, type[Policy]]:
-    """All policies by name, the default one first."""
+    """All policies by name: the default one, the others of ours, then those from outside."""
     _load()
-    first = {DEFAULT_POLICY: _policies[DEFAULT_POLICY]}
-    return first | _policies
+    names = sorted(_policies, key=lambda name: (name != DEFAULT_POLICY, _is_foreign(name)))
+    return {name: _policies[name] for name in names}
 
 
 def foreign_policies() -> list[type[Policy]]:
     """Those that are not ours."""
-    return [
-        policy
-        for policy in policies().values()
-        if not policy.__module__.startswith("rho_eos.decoding.")
-    ]
+    return [policy for name, policy in policies().items() if _is_foreign(name)]
 
 
 def find_policy(name: Any) -> type[Policy]:
@@ -81,6 +77,10 @@ def without_old_spelling(given: Mapping[str, Any]) -> dict[str, Any]:
         given |= {"policy": "released"}
         del given["preset"]
     return given
+
+
+def _is_foreign(name: str) -> bool:
+    return not _policies[name].__module__.startswith("rho_eos.decoding.")
 
 
 def _own_class(policy: type[Policy]) -> type[DecodeParams]:

@@ -142,10 +142,10 @@ class AsyncEngine:
             self._tell_loop(self._fail_everything, "the engine's worker died")
 
     def _obey_commands(self) -> bool:
-        """Admit and cancel; wait only if there is nothing to decode. False: it is time to end."""
+        """Admit and cancel; wait only if there is nothing to decode or to tell. False: the end."""
         while True:
             try:
-                command = self._commands.get(block=not self._engine.has_work)
+                command = self._commands.get(block=not self._engine.has_work and not self._news)
             except queue.Empty:
                 return True
             if command is None:

@@ -19,6 +19,7 @@ class RowInput:
     canvas: np.ndarray  # (L,) int64
     wanted: np.ndarray  # (n,) int64, canvas positions to predict
     cfg_scale: float = 0.0
+    computed: np.ndarray | None = None  # (m,) int64, positions of prompt + canvas; None: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class PackedBatch:
 def pack(sequences: Sequence[RowInput], shift: int, mask: int) -> PackedBatch:
     """Lay the rows out. `shift`: the prediction for position i is read at i - shift."""
     rows: list[np.ndarray] = []
+    places: list[np.ndarray] = []
     read_at: list[np.ndarray] = []
     guided: list[np.ndarray] = []
     unconditional_at: list[np.ndarray] = []
@@ -57,12 +59,18 @@ def pack(sequences: Sequence[RowInput], shift: int, mask: int) -> PackedBatch:
         row = np.concatenate((sequence.prompt, sequence.canvas))
         count = len(sequence.wanted)
         inside = len(sequence.prompt) + sequence.wanted - shift
+        computed = sequence.computed
+        if computed is not None:
+            row, inside = row[computed], np.searchsorted(computed, inside)
+        places.append(np.arange(len(row)) if computed is None else computed)
         rows.append(row)
         read_at.append(tokens + inside)
         tokens += len(row)
         if sequence.cfg_scale > 0:
             masked_prompt = np.full_like(sequence.prompt, mask)
-            rows.append(np.concatenate((masked_prompt, sequence.canvas)))
+            other = np.concatenate((masked_prompt, sequence.canvas))
+            rows.append(other if computed is None else other[computed])
+            places.append(places[-1])
             guided.append(predictions + np.arange(count))
             unconditional_at.append(tokens + inside)
             scales.append(np.full(count, sequence.cfg_scale, dtype=np.float32))
@@ -71,7 +79,7 @@ def pack(sequences: Sequence[RowInput], shift: int, mask: int) -> PackedBatch:
     counts = [len(sequence.wanted) for sequence in sequences]
     return PackedBatch(
         input_ids=np.concatenate(rows),
-        position_ids=np.concatenate([np.arange(len(row)) for row in rows]),
+        position_ids=np.concatenate(places),
         row_lengths=tuple(len(row) for row in rows),
         read_at=np.concatenate(read_at),
         owners=np.repeat(np.arange(len(sequences)), counts),

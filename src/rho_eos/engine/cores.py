@@ -29,25 +29,29 @@ LEAST_POSITIONS = 96
 LONG_OPERATION = 4e8
 
 
-def shares(costs: Sequence[int], cores: int, largest_weight: int = 0) -> list[list[int]] | None:
+def shares(
+    positions: Sequence[int], cores: int, work: Sequence[float] = (), largest_weight: int = 0
+) -> list[list[int]] | None:
     """Row numbers in parts, each for one core; None: all cores work on all rows together.
 
-    Parts are of about equal cost, as many as the cores can take at a time. `largest_weight`: the
-    numbers in the largest weight of a layer, each of which meets every position.
+    Parts are of about equal `work` (by default, positions), as many as the cores can take at a
+    time. `largest_weight`: the numbers in the largest weight of a layer, each of which meets every
+    position.
     """
-    total = sum(costs)
-    everything = list(range(len(costs)))
+    work = work or positions
+    total = sum(positions)
+    everything = list(range(len(positions)))
     if cores == 1:
         return [everything]
-    if len(costs) < cores or total < cores * LEAST_POSITIONS:
+    if len(positions) < cores or total < cores * LEAST_POSITIONS:
         return None if total * largest_weight >= LONG_OPERATION else [everything]
-    rounds = min(max(1, round(total / (cores * CACHED_POSITIONS))), len(costs) // cores)
+    rounds = min(max(1, round(total / (cores * CACHED_POSITIONS))), len(positions) // cores)
     parts: list[list[int]] = [[] for _ in range(rounds * cores)]
-    filled = [0] * len(parts)
-    for row in sorted(everything, key=lambda row: -costs[row]):
+    filled = [0.0] * len(parts)
+    for row in sorted(everything, key=lambda row: -work[row]):
         lightest = filled.index(min(filled))
         parts[lightest].append(row)
-        filled[lightest] += costs[row]
+        filled[lightest] += work[row]
     return parts
 
 

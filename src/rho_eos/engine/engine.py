@@ -67,7 +67,11 @@ class Engine:
     def admit(self, handle: Handle) -> None:
         """Queue a request whose handle somebody holds already."""
         with self._turn:
-            row = Row(handle, self.special)
+            try:
+                row = Row(handle, self.special)
+            except Exception as error:
+                self._refuse(handle, error)
+                return
             self._rows[handle] = row
             self.scheduler.add(row)
 
@@ -126,15 +130,17 @@ class Engine:
         try:
             predictions = self.runner.predict(rows)
         except Exception as error:
+            predictions = None
             if len(rows) == 1:
                 self._fail(rows[0], error, "the model failed")
                 return
             logger.warning("a forward of %d rows failed, trying halves: %r", len(rows), error)
-            half = len(rows) // 2
-            yield from self._predict(rows[:half])
-            yield from self._predict(rows[half:])
+        if predictions is not None:
+            yield from zip(rows, predictions, strict=True)
             return
-        yield from zip(rows, predictions, strict=True)
+        half = len(rows) // 2
+        yield from self._predict(rows[:half])
+        yield from self._predict(rows[half:])
 
     def _advance(self, row: Row, prediction: Prediction) -> None:
         try:
@@ -166,12 +172,13 @@ class Engine:
             return
         draft = view.canvas.copy()
         draft[view.masked] = prediction.at(view.masked).token
+        draft = draft[len(prefix) :]
         handle.file(
             StepEvent(
                 record=record,
                 delta=delta,
                 token_ids=prefix.tolist(),
-                draft_ids=draft[len(prefix) :].tolist(),
+                draft_ids=draft[draft != self.special.mask].tolist(),  # a window sees not all
                 positions_evaluated=row.positions_evaluated,
                 output=output,
                 detokenize=self.detokenize,
@@ -182,11 +189,16 @@ class Engine:
         logger.error("request %s: %s", row.id, what, exc_info=error)
         if row.handle.done:
             return
-        reason = str(error) if isinstance(error, EditError) else type(error).__name__
-        failure: EngineError = RequestFailedError(f"{what}: {reason}")
-        failure.__cause__ = error
+        failure = _failure(what, error)
         row.finish_reason = FinishReason.ERROR
         row.handle.close(self._retire(row, str(failure)), failure)
+
+    def _refuse(self, handle: Handle, error: Exception) -> None:
+        """Its policy could not even be created."""
+        request = handle.request
+        failure = _failure(f"policy {request.params.policy} failed", error)
+        logger.error("request %s: %s", request.id, failure, exc_info=error)
+        handle.close(Output(request.id, "", FinishReason.ERROR, error=str(failure)), failure)
 
     def _note_start(self, batch: list[Row]) -> None:
         now = time.perf_counter()
@@ -216,3 +228,11 @@ class Engine:
             trace=row.trace,
             error=error,
         )
+
+
+def _failure(what: str, error: BaseException) -> EngineError:
+    """The log has the whole of it; a client is told no more than the kind of an unknown error."""
+    reason = str(error) if isinstance(error, EditError) else type(error).__name__
+    failure = RequestFailedError(f"{what}: {reason}")
+    failure.__cause__ = error
+    return failure

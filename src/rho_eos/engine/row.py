@@ -12,6 +12,7 @@ from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.signal import density
 from rho_eos.engine.batch import RowInput, positions_of
 from rho_eos.engine.request import Handle, as_array
+from rho_eos.engine.window import Window
 from rho_eos.outputs import FinishReason, StepRecord, Usage
 from rho_eos.streaming import TextDelta
 from rho_eos.tokens import SpecialTokens
@@ -25,13 +26,17 @@ class Row:
     canvas: np.ndarray = field(init=False)  # (L,) int64
     policy: Policy = field(init=False)
     text: TextDelta = field(init=False)
+    window: Window | None = None  # with a cache
+    computed: np.ndarray | None = None  # positions of the next forward; None: all
     steps: int = 0
     positions_evaluated: int = 0
+    positions_exact: int = 0
     committed: int = 0
     expansions: int = 0
     contractions: int = 0
     finish_reason: FinishReason | None = None
     trace: list[StepRecord] = field(default_factory=list)
+    waited: int = 0  # steps that it was held back, so that others could refresh
     started: float | None = None
     first_token: float | None = None
 
@@ -44,6 +49,9 @@ class Row:
             self.canvas = as_array(request.canvas)
         self.policy = find_policy(self.params.policy)(self.params, self.special)
         self.text = TextDelta(self.params.stop)
+        # A policy that never takes windows would only fill the memory.
+        if self.params.cache == "window" and type(self.policy).windows is not False:
+            self.window = Window(self.params, self.special)
 
     @property
     def id(self) -> str:
@@ -58,22 +66,50 @@ class Row:
         return np.flatnonzero(self.canvas == self.special.mask)
 
     @property
-    def cost(self) -> int:
-        """Positions that its next forward evaluates."""
+    def exact_cost(self) -> int:
+        """Positions of a forward that computes all."""
         return positions_of(self.prompt, self.canvas, self.params.cfg_scale)
 
+    @property
+    def cost(self) -> int:
+        """Positions that its next forward evaluates."""
+        if self.computed is None:
+            return self.exact_cost
+        return (1 + (self.params.cfg_scale > 0)) * len(self.computed)
+
+    @property
+    def reads(self) -> int:
+        """Positions whose logits its next forward makes."""
+        return (1 + (self.params.cfg_scale > 0)) * len(self.input().wanted)
+
+    @property
+    def refreshes_next(self) -> bool:
+        """With a cache: its next forward computes all that a window would not."""
+        return self.window is not None and self.computed is None
+
     def view(self) -> View:
-        return View(self.canvas, self.masked, self.steps)
+        """What its policy sees of the next forward: with a window, the MASKs in it."""
+        masked = self.masked
+        if self.computed is not None:
+            masked = masked[np.isin(len(self.prompt) + masked, self.computed)]
+        return View(self.canvas, masked, self.steps)
 
     def input(self) -> RowInput:
         """Its part of the next forward."""
-        everything = self.policy.needs.whole_canvas
-        wanted = np.arange(len(self.canvas)) if everything else self.masked
-        return RowInput(self.prompt, self.canvas, wanted, self.params.cfg_scale)
+        everything = self.policy.needs.whole_canvas and self.computed is None
+        wanted = np.arange(len(self.canvas)) if everything else self.view().masked
+        scale = self.params.cfg_scale
+        return RowInput(self.prompt, self.canvas, wanted, scale, self.computed)
+
+    def without_cache(self) -> None:
+        """There is no room to keep anything for it: from now on every forward computes all."""
+        self.window = self.computed = None
 
     def advance(self, view: View, prediction: Prediction) -> StepRecord:
         """One denoising step: ask the policy, commit, and unless that finished the text, edit."""
-        step = self.policy.step(view, prediction)
+        refresh = self.computed is None
+        step = self.policy.step(view, prediction) if refresh else self._in_window(view, prediction)
+        cost = self.cost
         self._count_forward()
         self._commit(step.commit, prediction)
         edits: tuple[Edit, ...] = ()
@@ -87,10 +123,45 @@ class Row:
                 self.finish_reason = self._reason_at_the_end()
         if self.first_token is None and len(self.committed_prefix()):
             self.first_token = time.perf_counter()
-        record = self._record(view, prediction, step, edits, moved)
+        if self.window is not None:
+            self._plan(self.window, refresh, view, prediction, step, moved)
+        record = self._record(view, prediction, step, edits, moved, refresh, cost)
         if self.params.trace:
             self.trace.append(record)
         return record
+
+    def _in_window(self, view: View, prediction: Prediction) -> Step:
+        """Commits within the window. A row that would end there without an end of text does not:
+        its canvas may have been too short, which only a forward over all of it can tell."""
+        assert self.window is not None
+        commit = self.policy.commit(view, prediction)
+        ends = (*self.canvas, *prediction.at(commit).token)
+        if len(commit) == len(self.masked) and not np.isin(ends, self.special.ends).any():
+            self.window.stale = True
+            commit = commit[:0]
+        return Step(commit)
+
+    def _plan(
+        self,
+        window: Window,
+        refresh: bool,
+        view: View,
+        prediction: Prediction,
+        step: Step,
+        moved: np.ndarray | None,
+    ) -> None:
+        """What the next forward computes."""
+        if refresh:
+            window.refreshed(view.length)
+        window.committed(step.commit, prediction.at(step.commit).confidence)
+        if moved is not None:
+            window.moved(moved)
+        ends = self.special.ends
+        predicted = np.isin(prediction.at(view.masked).token, ends).any()
+        window.sees_end = bool(predicted or np.isin(self.canvas, ends).any())
+        self.computed = None
+        if self.policy.windows and self.finish_reason is None:
+            self.computed = window.positions(len(self.prompt), self.canvas)
 
     def committed_prefix(self) -> np.ndarray:
         """The tokens before the first MASK or end: they are final, so they can be sent."""
@@ -112,6 +183,8 @@ class Row:
             e_token=int(not_eos[-1]) + 1 if len(not_eos) else 0,
             nfe=self.steps,
             positions_evaluated=self.positions_evaluated,
+            positions_exact=self.positions_exact,
+            refreshes=self.steps if self.window is None else self.window.refreshes,
             committed=self.committed,
             expansions=self.expansions,
             contractions=self.contractions,
@@ -122,6 +195,7 @@ class Row:
 
     def _count_forward(self) -> None:
         self.positions_evaluated += self.cost
+        self.positions_exact += self.exact_cost
         self.steps += 1
 
     def _commit(self, positions: Positions, prediction: Prediction) -> None:
@@ -175,6 +249,8 @@ class Row:
         step: Step,
         edits: tuple[Edit, ...],
         moved: np.ndarray | None,
+        refresh: bool,
+        cost: int,
     ) -> StepRecord:
         chosen = prediction.at(step.commit)
         committed = zip(
@@ -186,11 +262,13 @@ class Row:
         return StepRecord(
             step=view.step,
             length=view.length,
-            masks=len(view.masked),
-            rho=density(view, prediction, self.special.eos),
+            masks=int(np.count_nonzero(view.canvas == self.special.mask)),
+            rho=density(view, prediction, self.special.eos) if refresh else None,
             signal=step.signal,
             action=_name(edits),
             change=len(self.canvas) - view.length,
+            computed=cost,
+            refresh=refresh,
             committed=tuple(committed),
             moved=None if moved is None else tuple(runs(moved)),
             written=() if moved is None else self._written(view, step, chosen, moved),

@@ -15,6 +15,7 @@ import torch
 
 from rho_eos.decoding.policy import Prediction
 from rho_eos.engine.batch import PackedBatch, RowInput, pack
+from rho_eos.engine.cache import Cache, RowStore
 from rho_eos.engine.cores import at_once, shares
 from rho_eos.engine.memory import keep_freed_memory
 from rho_eos.engine.row import Row
@@ -29,13 +30,23 @@ class Costly(Protocol):
     def cost(self) -> int:
         """Positions of its forward."""
 
+    @property
+    def reads(self) -> int:
+        """Of these, where logits over the vocabulary are made."""
+
 
 Item = TypeVar("Item", bound=Costly)
 Result = TypeVar("Result")
 
 
 class ModelRunner:
-    def __init__(self, model: Any, special: SpecialTokens, logits_megabytes: int = 64) -> None:
+    def __init__(
+        self,
+        model: Any,
+        special: SpecialTokens,
+        logits_megabytes: int = 64,
+        cache_megabytes: int = 4096,
+    ) -> None:
         # With any other attention, rows of a packed batch would see each other.
         model.set_attn_implementation(PACKED)
         if model.device.type == "cpu":
@@ -43,20 +54,22 @@ class ModelRunner:
         self.model = model
         self.special = special
         self.device: torch.device = model.device
+        self.cache = Cache(model, cache_megabytes) if hasattr(model, "config") else None
         self.in_model = Stopwatch()  # layers and vocabulary projection
         vocabulary = model.lm_head.out_features
         self.chunk = max(1, logits_megabytes * 2**20 // (vocabulary * 4))
-        self.largest_weight = max(
-            (
-                weight.numel()
-                for name, weight in model.named_parameters()
-                if ".layers." in name and weight.ndim == 2
-            ),
-            default=0,
-        )
+        layers = [
+            weight.numel()
+            for name, weight in model.named_parameters()
+            if ".layers." in name and weight.ndim == 2
+        ]
+        self.largest_weight = max(layers, default=0)
+        self.weights_per_position = sum(layers)
+        self.weights_per_read = model.lm_head.weight.numel()
 
     def predict(self, rows: Sequence[Row]) -> list[Prediction]:
         """One forward for all rows; a row's prediction does not depend on its batch mates."""
+        self._make_room(rows)
         return self.shared(self._predict, rows)
 
     def shared(
@@ -67,7 +80,10 @@ class ModelRunner:
         `work` gets rows, and how many cores are at work beside each other.
         """
         cores = torch.get_num_threads() if self.device.type == "cpu" else 1
-        parts = shares([row.cost for row in rows], cores, self.largest_weight)
+        loads = [
+            row.cost * self.weights_per_position + row.reads * self.weights_per_read for row in rows
+        ]
+        parts = shares([row.cost for row in rows], cores, loads, self.largest_weight)
         if cores == 1 or parts is None:
             return work(rows, 1)
         parallel = min(cores, len(parts))
@@ -78,22 +94,55 @@ class ModelRunner:
         return [result for _, result in in_order]
 
     def release(self, row: Row) -> None:
-        """Nothing is kept between steps."""
+        """The row has left: nothing is kept for it."""
+        if self.cache is not None:
+            for guided in (False, True):
+                self.cache.release((row, guided))
+
+    def _make_room(self, rows: Sequence[Row]) -> None:
+        """A cached row that finds no room, for itself or its guidance, goes on without a cache."""
+        for row in rows:
+            if row.window is None:
+                continue
+            length = len(row.prompt) + len(row.canvas)
+            for guided in (False, True)[: 1 + (row.params.cfg_scale > 0)]:
+                if self.cache is None or self.cache.store((row, guided), length) is None:
+                    row.without_cache()
+                    self.release(row)
+                    break
+
+    def _stores(self, rows: Sequence[Row]) -> tuple[RowStore | None, ...]:
+        """For each row of the packed batch, where its keys and values are kept."""
+        stores: list[RowStore | None] = []
+        for row in rows:
+            length = len(row.prompt) + len(row.canvas)
+            for guided in (False, True)[: 1 + (row.params.cfg_scale > 0)]:
+                store = None
+                if row.window is not None and self.cache is not None:
+                    store = self.cache.store((row, guided), length)
+                    assert store is not None
+                    store.length = length
+                    computed = row.computed
+                    store.computed = None if computed is None else self._on_device(computed)
+                stores.append(store)
+        return tuple(stores) if any(stores) else ()
 
     @torch.inference_mode()
     def _predict(self, rows: Sequence[Row], parallel: int) -> list[Prediction]:
         batch = self.pack([row.input() for row in rows])
         statistics = Statistics(rows, batch, self.special, self.device)
-        for part, logits in self.logits(batch, parallel):
+        for part, logits in self.logits(batch, parallel, self._stores(rows)):
             statistics.read(part, logits)
         return statistics.predictions()
 
     def pack(self, inputs: Sequence[RowInput]) -> PackedBatch:
         return pack(inputs, self.model.prediction_shift, self.special.mask)
 
-    def logits(self, batch: PackedBatch, parallel: int = 1) -> Iterator[tuple[slice, torch.Tensor]]:
+    def logits(
+        self, batch: PackedBatch, parallel: int = 1, stores: tuple[RowStore | None, ...] = ()
+    ) -> Iterator[tuple[slice, torch.Tensor]]:
         """(chunk, vocabulary) for one chunk of the wanted positions after the other, guided."""
-        hidden = self._hidden_states(batch, parallel)
+        hidden = self._hidden_states(batch, parallel, stores)
         wanted, unconditional = hidden.split((len(batch.read_at), len(batch.unconditional_at)))
         chunk = max(1, self.chunk // parallel)
         for start in range(0, len(wanted), chunk):
@@ -107,7 +156,9 @@ class ModelRunner:
                 logits[inside] = guided(logits[inside], without, scale)
             yield part, logits
 
-    def _hidden_states(self, batch: PackedBatch, parallel: int) -> torch.Tensor:
+    def _hidden_states(
+        self, batch: PackedBatch, parallel: int, stores: tuple[RowStore | None, ...]
+    ) -> torch.Tensor:
         """(n + g, hidden): the last layer's output where it is read."""
         cu_seqlens = None
         if wants_varlen_kernel(self.device, self.model.dtype):
@@ -117,7 +168,7 @@ class ModelRunner:
                 input_ids=self._on_device(batch.input_ids)[None],
                 position_ids=self._on_device(batch.position_ids)[None],
                 read_at=self._on_device(np.concatenate((batch.read_at, batch.unconditional_at))),
-                rows=PackedRows(batch.row_lengths, cu_seqlens),
+                rows=PackedRows(batch.row_lengths, stores, cu_seqlens),
             ).last_hidden_state[0]
         return hidden
 

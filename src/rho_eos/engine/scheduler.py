@@ -6,7 +6,12 @@ from rho_eos.engine.row import Row
 
 
 class Scheduler:
-    """Admission and order. Running rows may outgrow the budget: then the youngest wait a step."""
+    """Admission and order. Running rows may outgrow the budget: then the youngest wait a step.
+
+    With the window cache most steps of a row are small and some, its refreshes, are large. At most
+    a quarter of the running rows refresh in one step, so that steps have even cost; who has to
+    wait for that is first in the next one, and loses nothing but time.
+    """
 
     def __init__(self, max_rows: int, max_positions: int) -> None:
         self.max_rows = max_rows
@@ -24,9 +29,16 @@ class Scheduler:
         """The rows of the next forward: at least one if there is any work at all."""
         batch: list[Row] = []
         positions = 0
-        for row in self.running:
+        refreshes = max(1, len(self.running) // 4)
+        for row in sorted(self.running, key=lambda row: -row.waited):
             if batch and positions + row.cost > self.max_positions:
                 return batch  # strictly by age, so that no row starves behind smaller ones
+            if row.refreshes_next:
+                if not refreshes:
+                    row.waited += 1
+                    continue
+                refreshes -= 1
+            row.waited = 0
             batch.append(row)
             positions += row.cost
         while self.waiting and len(self.running) < self.max_rows:

@@ -25,6 +25,10 @@ class Masked:
         return RowInput(self.prompt, canvas, np.flatnonzero(self.mask), self.cfg_scale)
 
     @property
+    def reads(self) -> int:
+        return (1 + (self.cfg_scale > 0)) * int(self.mask.sum())
+
+    @property
     def cost(self) -> int:
         return positions_of(self.prompt, self.answer, self.cfg_scale)
 

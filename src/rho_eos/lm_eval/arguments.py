@@ -43,6 +43,7 @@ def read_model_args(given: Mapping[str, Any]) -> ModelArgs:
     given = dict(given)
     given["model"] = given.pop("pretrained", given.get("model", "tiny"))
     engine_names = set(EngineConfig.model_fields)
+    engine_names -= set(DecodeParams.model_fields)  # what a request can say, it says
     engine = {key: value for key, value in given.items() if key in engine_names}
     load_plugins(EngineConfig.from_mapping(engine).plugin)  # they bring policies, and parameters
     names = (engine_names, set(parameters()), set(LikelihoodParams.model_fields))

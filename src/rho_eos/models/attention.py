@@ -6,7 +6,7 @@ layers call it. Given `rows` it attends within each row; without, it is plain bi
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -17,11 +17,20 @@ from transformers.masking_utils import sdpa_mask
 PACKED = "rho_eos_packed"
 
 
+class Store(Protocol):
+    """Keeps the keys and values of one row from forward to forward."""
+
+    def update(
+        self, layer: int, key: torch.Tensor, value: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
 @dataclass(frozen=True)
 class PackedRows:
     """Where the rows of a packed batch lie. The varlen kernel wants `cu_seqlens`."""
 
     lengths: tuple[int, ...]
+    stores: tuple[Store | None, ...] = ()  # of rows whose keys and values are kept
     cu_seqlens: torch.Tensor | None = None  # (rows + 1,) int32, on the device
 
 
@@ -42,18 +51,31 @@ def packed_attention(
             module, query, key, value, attention_mask, scaling=scaling, **kwargs
         )
     grouped = query.shape[1] != key.shape[1]
-    if rows.cu_seqlens is not None:
+    if rows.cu_seqlens is not None and not any(rows.stores):
         return _varlen_kernel(query, key, value, rows, scaling, grouped), None
+    keys, values = _whole_rows(module, key, value, rows)
+    if rows.cu_seqlens is not None:
+        return _varlen_kernel_with_stores(query, keys, values, rows, scaling, grouped), None
     outputs = [
         scaled_dot_product_attention(q, k, v, scale=scaling, enable_gqa=grouped)
-        for q, k, v in zip(
-            query.split(rows.lengths, dim=2),
-            key.split(rows.lengths, dim=2),
-            value.split(rows.lengths, dim=2),
-            strict=True,
-        )
+        for q, k, v in zip(query.split(rows.lengths, dim=2), keys, values, strict=True)
     ]
     return torch.cat(outputs, dim=2).transpose(1, 2), None
+
+
+def _whole_rows(
+    module: torch.nn.Module, key: torch.Tensor, value: torch.Tensor, rows: PackedRows
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The keys and values that each row's queries meet: what was computed, and what is kept."""
+    keys, values = list(key.split(rows.lengths, dim=2)), list(value.split(rows.lengths, dim=2))
+    for number, store in enumerate(rows.stores):
+        if store is not None:
+            keys[number], values[number] = store.update(
+                module.layer_idx,  # type: ignore[arg-type]
+                keys[number],
+                values[number],
+            )
+    return keys, values
 
 
 def wants_varlen_kernel(device: torch.device, dtype: torch.dtype) -> bool:
@@ -84,6 +106,36 @@ def _varlen_kernel(
         scale=scaling,
         enable_gqa=grouped,
         num_splits=1,  # split-KV would let batch mates change the order of summation
+    )
+    assert isinstance(packed, torch.Tensor)
+    return packed.unsqueeze(0)
+
+
+def _varlen_kernel_with_stores(
+    query: torch.Tensor,
+    keys: list[torch.Tensor],
+    values: list[torch.Tensor],
+    rows: PackedRows,
+    scaling: float | None,
+    grouped: bool,
+) -> torch.Tensor:
+    """One kernel call with fewer queries than keys. Written to the documentation, not tried."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    assert rows.cu_seqlens is not None
+    lengths = [key.shape[2] for key in keys]
+    cu_seqlens = torch.tensor([0, *lengths], device=query.device).cumsum(0, dtype=torch.int32)
+    packed = varlen_attn(
+        query[0].transpose(0, 1),
+        torch.cat(keys, dim=2)[0].transpose(0, 1),
+        torch.cat(values, dim=2)[0].transpose(0, 1),
+        rows.cu_seqlens,
+        cu_seqlens,
+        max(rows.lengths),
+        max(lengths),
+        scale=scaling,
+        enable_gqa=grouped,
+        num_splits=1,
     )
     assert isinstance(packed, torch.Tensor)
     return packed.unsqueeze(0)

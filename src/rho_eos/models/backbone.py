@@ -102,10 +102,9 @@ class MaskedDiffusionHead:
 
     #: The prediction for position i is read at position i - prediction_shift (Dream: 1).
     prediction_shift = 0
+    config_class: type[Any]
     stack_class: type[nn.Module]
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
-
-    config_class: type[Any]
 
     def __init__(self, config: Any) -> None:
         if not isinstance(config, self.config_class):

@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 import transformers
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoConfig,
@@ -21,12 +19,13 @@ from rho_eos.config import EngineConfig
 from rho_eos.errors import UserError
 from rho_eos.models import FAMILIES, find_family
 from rho_eos.models.attention import PACKED
+from rho_eos.models.download import fetch_weights
+from rho_eos.models.hub import HubModel, find_hub_model, remote_header
+from rho_eos.models.known import did_you_mean
 from rho_eos.models.special_tokens import find_special_tokens
 from rho_eos.tokens import SpecialTokens
 
 TINY = Path(__file__).parent.parent / "tiny" / "checkpoint"
-#: What of a Hub repository is needed: no pickles, no code.
-HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 #: Tokenizers that a repository ships as code, and the class of transformers they copy.
 NATIVE_TOKENIZERS = {"DreamTokenizer": "Qwen2Tokenizer"}
 _LARGE = 200 * 2**20  # bytes of weights from which a progress bar is worth its line
@@ -34,7 +33,10 @@ _LARGE = 200 * 2**20  # bytes of weights from which a progress bar is worth its 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint on disk, checked but not loaded: what `rho-eos info` shows."""
+    """A checkpoint, checked but not loaded: what `rho-eos info` shows.
+
+    Of a Hub model the weights may not be on disk yet; they are fetched when it is loaded.
+    """
 
     folder: Path
     config: Any
@@ -44,6 +46,7 @@ class Checkpoint:
     parameters: int
     stored_bytes: int
     stored_dtypes: tuple[str, ...]
+    hub: HubModel | None = None
 
     @property
     def family(self) -> str:
@@ -57,12 +60,12 @@ class Checkpoint:
 
 
 def open_checkpoint(config: EngineConfig) -> Checkpoint:
-    """Find the checkpoint, fetching it from the Hub if need be, and check that it can be loaded."""
-    folder = find_folder(config.model, config.revision)
+    """Find the checkpoint, asking the Hub if need be, and check that it can be loaded."""
+    folder, hub = find_folder(config.model, config.revision)
     model_config = _read_config(folder)
     tokenizer = _read_tokenizer(folder)
-    files = _weight_files(folder)
-    parameters, stored_bytes, dtypes = _measure(files)
+    files = weight_files(folder)
+    parameters, stored_bytes, dtypes = measure(files, hub)
     return Checkpoint(
         folder,
         model_config,
@@ -72,11 +75,14 @@ def open_checkpoint(config: EngineConfig) -> Checkpoint:
         parameters,
         stored_bytes,
         dtypes,
+        hub,
     )
 
 
 def load_model(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> Any:
     """The model, ready to run packed rows on `device`. Weights are memory-mapped while loading."""
+    if checkpoint.hub is not None:
+        fetch_weights(checkpoint.hub, checkpoint.files)
     progress = transformers.utils.logging
     if checkpoint.stored_bytes < _LARGE:
         progress.disable_progress_bar()
@@ -121,26 +127,20 @@ def choose_dtype(name: str, device: torch.device, model_config: Any) -> torch.dt
     return getattr(torch, stored) if isinstance(stored, str) else stored
 
 
-def find_folder(model: str, revision: str | None = None) -> Path:
-    """`tiny`, a local folder, or a Hub id, which is downloaded or found in the local cache."""
+def find_folder(model: str, revision: str | None = None) -> tuple[Path, HubModel | None]:
+    """`tiny`, a local folder, or a Hub id, whose folder in the cache may still lack the weights."""
     if model == "tiny":
-        return TINY
+        return TINY, None
     path = Path(model).expanduser()
     if path.is_dir():
-        return path
+        return path, None
     if path.exists():
         raise UserError(f"model is {model!r}, which is a file; give the folder that holds it")
     looks_like_path = model.startswith((".", "/", "~")) or model.count("/") != 1
     if looks_like_path:
-        raise UserError(f"no such model: there is no folder {model!r}")
-    try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=HUB_FILES))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        at = f" at revision {revision}" if revision else ""
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(
-            f"no such model: {model!r} is no local folder, and the Hub gave nothing{at}: {reason}"
-        ) from error
+        raise UserError(f"no such model: there is no folder {model!r}{did_you_mean(model)}")
+    hub = find_hub_model(model, revision)
+    return hub.folder, hub
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -194,29 +194,45 @@ def _read_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def _weight_files(folder: Path) -> tuple[Path, ...]:
+def weight_files(folder: Path) -> tuple[Path, ...]:
+    """Where the weights are, or will be when they are fetched."""
     index = folder / "model.safetensors.index.json"
-    if index.exists():
-        shards = sorted(set(_read_json(index).get("weight_map", {}).values()))
-        files = tuple(folder / name for name in shards)
-    else:
-        files = (folder / "model.safetensors",)
-    for file in files:
-        if not file.exists():
-            raise UserError(f"{folder} has no {file.name} (weights are read from safetensors only)")
-    return files
+    if not index.exists():
+        return (folder / "model.safetensors",)
+    shards = _read_json(index).get("weight_map", {}).values()
+    names = sorted({str(name) for name in shards})
+    if not names or any(Path(name).name != name for name in names):
+        raise UserError(f"{index} is damaged: its weight_map does not name files of its folder")
+    return tuple(folder / name for name in names)
 
 
-def _measure(files: tuple[Path, ...]) -> tuple[int, int, tuple[str, ...]]:
+def measure(files: tuple[Path, ...], hub: HubModel | None) -> tuple[int, int, tuple[str, ...]]:
     """Parameters, bytes and dtypes, read from the files' headers; a damaged file is named."""
-    parameters, dtypes = 0, set()
+    parameters, stored = 0, 0
+    dtypes: set[str] = set()
     for file in files:
-        try:
-            with safe_open(file, framework="pt") as weights:
-                for key in weights.keys():  # noqa: SIM118 (not a dict)
-                    piece = weights.get_slice(key)
-                    parameters += torch.Size(piece.get_shape()).numel()
-                    dtypes.add(str(piece.get_dtype()))
-        except (SafetensorError, OSError) as error:
-            raise UserError(f"{file} is damaged or incomplete: {error}") from error
-    return parameters, sum(file.stat().st_size for file in files), tuple(sorted(dtypes))
+        if file.exists():
+            count, size, kinds = _header(file)
+        elif hub is not None:
+            count, size, kinds = remote_header(hub, file.name)
+        else:
+            raise UserError(
+                f"{file.parent} has no {file.name} (weights are read from safetensors only)"
+            )
+        parameters += count
+        stored += size
+        dtypes |= kinds
+    return parameters, stored, tuple(sorted(dtypes))
+
+
+def _header(file: Path) -> tuple[int, int, set[str]]:
+    parameters, dtypes = 0, set()
+    try:
+        with safe_open(file, framework="pt") as weights:
+            for key in weights.keys():  # noqa: SIM118 (not a dict)
+                piece = weights.get_slice(key)
+                parameters += torch.Size(piece.get_shape()).numel()
+                dtypes.add(str(piece.get_dtype()))
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{file} is damaged or incomplete: {error}") from error
+    return parameters, file.stat().st_size, dtypes

@@ -16,15 +16,17 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from rho_eos import __version__
-from rho_eos.engine.calls import Detail
+from rho_eos.decoding.schema import schema
+from rho_eos.engine.request import Detail
 from rho_eos.server import errors
 from rho_eos.server.auth import KeyMiddleware, KeyRing
+from rho_eos.server.denoise import TokenTexts, denoise_events
 from rho_eos.server.middleware import BodyLimit, RequestLog
 from rho_eos.server.playground import playground_facts
-from rho_eos.server.protocol import AnyRequest, ChatRequest, CompletionRequest
+from rho_eos.server.protocol import AnyRequest, request_models
 from rho_eos.server.responses import ChatShape, CompletionShape, Shape, whole_answer
 from rho_eos.server.service import Service
-from rho_eos.server.stream import EventStream, denoise_events, text_events, unless_disconnected
+from rho_eos.server.stream import EventStream, text_events, unless_disconnected
 
 STATIC = Path(__file__).parent / "static"
 
@@ -77,12 +79,15 @@ def create_app(service: Service) -> FastAPI:
 
 
 def _add_generation(app: FastAPI, service: Service) -> None:
+    chat_request, completion_request = request_models()
+    texts = TokenTexts(service.llm.engine.detokenize, service.llm.special.ends)
+
     async def answer(shape: Shape, body: AnyRequest, request: Request) -> Response:
         if not body.stream:
             return await _answer_at_once(shape, body, request)
         if body.stream_mode == "denoise":
             generation = await service.open(shape.id_prefix, body, Detail.STEPS)
-            return EventStream(generation, denoise_events(generation, service.llm.special.ends))
+            return EventStream(generation, denoise_events(generation, texts))
         generation = await service.open(shape.id_prefix, body, Detail.TEXT)
         return EventStream(generation, text_events(shape, generation, body.include_usage))
 
@@ -93,12 +98,12 @@ def _add_generation(app: FastAPI, service: Service) -> None:
         return JSONResponse(whole_answer(shape, generation))
 
     @app.post("/v1/chat/completions")
-    async def chat_completions(body: ChatRequest, request: Request) -> Response:
+    async def chat_completions(body: chat_request, request: Request) -> Response:  # type: ignore[valid-type]
         """The assistant's next turn in a conversation."""
         return await answer(ChatShape(), body, request)
 
     @app.post("/v1/completions")
-    async def completions(body: CompletionRequest, request: Request) -> Response:
+    async def completions(body: completion_request, request: Request) -> Response:  # type: ignore[valid-type]
         """Text behind a prompt, which is taken as it is."""
         return await answer(CompletionShape(), body, request)
 
@@ -115,6 +120,11 @@ def _add_facts(app: FastAPI, service: Service) -> None:
         if name != service.model:
             raise errors.ApiError(404, f"there is no model {name[:100]!r} here", "model_not_found")
         return model
+
+    @app.get("/v1/rho_eos/schema")
+    async def policies() -> dict[str, Any]:
+        """All policies of this server, and the parameters of each."""
+        return schema()
 
     @app.get("/v1/rho_eos/playground")
     async def playground() -> dict[str, Any]:

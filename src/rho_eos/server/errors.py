@@ -9,20 +9,23 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from rho_eos.engine.calls import (
-    BatchFailedError,
+from rho_eos.engine.errors import (
     DeadlineExceededError,
     EngineError,
     QueueFullError,
+    RequestFailedError,
     UnavailableError,
 )
 from rho_eos.errors import UserError
 
 _TRIED_TYPE = re.compile(r"str|int|float|bool|none|.*\[.*")
+#: How a sentence about settings says which of them it is about.
+_NAMED = re.compile(r"(\w+) (?:is|holds) |policy .+? has no parameter '(\w+)'")
+_LONGEST_MESSAGE = 1000
 RETRY = {"Retry-After": "1"}
 _ENGINE_STATUS: dict[type[EngineError], tuple[int, str]] = {
     QueueFullError: (429, "queue_full"),
-    BatchFailedError: (500, "forward_failed"),
+    RequestFailedError: (500, "request_failed"),
     UnavailableError: (503, "unavailable"),
     DeadlineExceededError: (504, "deadline_exceeded"),
 }
@@ -76,8 +79,7 @@ def as_api_error(error: Exception) -> ApiError:
         headers = RETRY if status in (429, 503) else None
         return ApiError(status, str(error), code, headers=headers)
     if isinstance(error, UserError):
-        # In HTTP the longest canvas goes by OpenAI's name.
-        return bad_request(str(error).replace("max_new_tokens", "max_tokens"))
+        return _refused(error)
     if isinstance(error, RequestValidationError):
         return _invalid(error.errors()[0])
     if isinstance(error, HTTPException):
@@ -100,6 +102,15 @@ def install(app: FastAPI, refused: Callable[[], None]) -> None:
 
     for kind in (ApiError, EngineError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)
+
+
+def _refused(error: UserError) -> ApiError:
+    """The sentence of a setting's own check, with the setting it is about."""
+    # In HTTP the longest canvas goes by OpenAI's name.
+    message = str(error).replace("max_new_tokens", "max_tokens")
+    named = _NAMED.match(message)
+    shown = message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"
+    return bad_request(shown, named[1] or named[2] if named else None)
 
 
 def _invalid(error: dict[str, Any]) -> ApiError:

@@ -3,8 +3,9 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from rho_eos.engine.async_engine import AsyncEngine
-from rho_eos.engine.calls import Update
-from rho_eos.engine.engine import StepEvent
+from rho_eos.engine.cache import Cache
+from rho_eos.engine.row import Row
+from rho_eos.outputs import StepRecord, Usage
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _SHARES = tuple(share / 10 for share in range(1, 11))
@@ -25,6 +26,8 @@ class Metrics:
         self.generated_tokens = counter("generated_tokens", "Tokens of answers (E_token).")
         self.steps = counter("denoising_steps", "Forwards, counted once for each sequence in them.")
         self.positions = counter("positions_evaluated", "Prompt and canvas positions of forwards.")
+        self.exact = counter("positions_exact", "The same, if no forward had used the cache.")
+        self.refreshes = counter("refreshes", "Forwards of sequences over all their positions.")
         self.committed = counter("committed_tokens", "MASKs that became tokens.")
         self.adjustments = counter("length_adjustments", "Changes of a length.", "direction")
         self.e_ratio = Histogram(
@@ -48,26 +51,34 @@ class Metrics:
         waiting = Gauge("rho_eos_requests_waiting", "Queued.", registry=self.registry)
         waiting.set_function(lambda: engine.waiting)
 
-    def observe_step(self, event: StepEvent) -> None:
+    def watch_cache(self, cache: Cache) -> None:
+        """What is kept on the device, and how often there was no room for more."""
+        used = Gauge("rho_eos_cache_bytes", "Cached keys and values.", registry=self.registry)
+        used.set_function(lambda: cache.used * cache.bytes_per_position)
+        refused = Gauge(
+            "rho_eos_cache_refused", "Requests without room in the cache.", registry=self.registry
+        )
+        refused.set_function(lambda: cache.refused)
+
+    def observe_step(self, row: Row, record: StepRecord) -> None:
         """Called by the engine's thread, for every step of every sequence."""
         self.steps.inc()
-        rows = 2 if event.sequence.params.cfg_scale > 0 else 1
-        self.positions.inc(rows * (len(event.sequence.prompt) + event.view.length))
-        self.committed.inc(len(event.record.committed))
-        if event.record.change:
-            direction = "expand" if event.record.change > 0 else "contract"
-            self.adjustments.labels(direction).inc()
+        self.positions.inc(record.computed)
+        rows = 2 if row.params.cfg_scale > 0 else 1
+        self.exact.inc(rows * (len(row.prompt) + record.length))
+        self.refreshes.inc(record.refresh)
+        self.committed.inc(len(record.committed))
+        if record.change:
+            self.adjustments.labels("expand" if record.change > 0 else "contract").inc()
 
-    def observe_end(self, update: Update) -> None:
-        """Called with a sequence's last update."""
-        assert update.output is not None
-        usage = update.output.usage
+    def observe_end(self, usage: Usage) -> None:
+        """Called with what a finished sequence has cost."""
         self.prompt_tokens.inc(usage.prompt_tokens)
         self.generated_tokens.inc(usage.e_token)
         self.e_ratio.observe(usage.e_ratio)
-        self.queue_time.observe(update.seconds_waiting)
-        if update.seconds_to_first_token is not None:
-            self.first_token.observe(update.seconds_to_first_token)
+        self.queue_time.observe(usage.seconds_waiting)
+        if usage.seconds_to_first_token is not None:
+            self.first_token.observe(usage.seconds_to_first_token)
 
     def render(self) -> bytes:
         return generate_latest(self.registry)

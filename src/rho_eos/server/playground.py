@@ -1,10 +1,13 @@
-"""What the playground page asks the server before it draws itself."""
+"""What the playground page asks the server before it draws itself, beyond the policies' schema."""
 
-import dataclasses
 from typing import Any
 
-from rho_eos.config import PRESETS, DecodeParams
+from rho_eos.decoding.params import DEFAULT_POLICY, DecodeParams
+from rho_eos.decoding.registry import policies
+from rho_eos.errors import UserError
+from rho_eos.server.fields import NAMES
 from rho_eos.server.service import Service
+from rho_eos.settings import choices
 
 _GENERIC = (
     "What is (3 + 4) * 2?",
@@ -12,18 +15,47 @@ _GENERIC = (
     "Explain in one sentence why the sky is blue.",
 )
 _PER_TASK = 3
+#: What stands beside the default policy to be compared with it.
+_RIVAL: dict[str, Any] = {"policy": "fixed", "initial_length": 256}
 
 
 def playground_facts(service: Service) -> dict[str, Any]:
     context = service.llm.context_length
+    rival = _RIVAL | {"initial_length": min(_RIVAL["initial_length"], context // 2)}
     return {
         "model": service.model,
         "max_prompt_tokens": service.config.max_prompt_tokens or context - 1,
         "max_new_tokens": context - 1,
-        "presets": {name: list(region) for name, region in PRESETS.items()},
-        "defaults": dataclasses.asdict(DecodeParams()),
+        "names": NAMES,
+        "implied": {name: _implied(name) for name in policies()},
+        "panels": {"a": {"policy": DEFAULT_POLICY}, "b": rival},
         "examples": _examples(service.llm.config.model),
     }
+
+
+def _implied(policy: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """Parameter -> choice -> the values that others have by default once it is chosen."""
+    defaults = _resolved({"policy": policy})
+    implied: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, field in policies()[policy].Params.model_fields.items():
+        for choice in choices(field):
+            chosen = _resolved({"policy": policy, name: choice})
+            changed = {
+                other: value
+                for other, value in chosen.items()
+                if other != name and value != defaults.get(other)
+            }
+            if changed:
+                implied.setdefault(name, {})[choice] = changed
+    return implied
+
+
+def _resolved(given: dict[str, Any]) -> dict[str, Any]:
+    """All parameters that follow from what is given; none if it goes only with something else."""
+    try:
+        return DecodeParams.from_mapping(given).model_dump(mode="json")
+    except UserError:
+        return {}
 
 
 def _examples(model: str) -> list[dict[str, str]]:

@@ -1,39 +1,25 @@
 """What a client may send: OpenAI's requests plus a field for every decoding parameter.
 
-The decoding fields are made from `DecodeParams` itself, so that a parameter is declared, described
-and checked in one place. What this server cannot honour is refused, never ignored.
+The decoding fields are made from the registered policies when a server is created, so that a
+parameter is declared, described and checked in one place. What this server cannot honour is
+refused, never ignored.
 """
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from rho_eos.config import EXPANSIONS, POLICIES, PRESETS, SIGNALS, DecodeParams
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.prompts import Prompt
 from rho_eos.server.errors import bad_request
-
-#: Parameters that go by another name here: `max_tokens`, and `stream_mode` for a trace.
-_RENAMED = ("max_new_tokens", "trace")
-_CHOICES = {
-    "policy": POLICIES,
-    "preset": tuple(PRESETS),
-    "signal": SIGNALS,
-    "expansion": EXPANSIONS,
-}
-_DECODING = {
-    field.name: field for field in dataclasses.fields(DecodeParams) if field.name not in _RENAMED
-}
+from rho_eos.server.fields import described, given_parameters, is_whole, with_decoding_fields
 
 
 def _whole(text: str) -> str:
-    """JSON can spell half a character (an unpaired surrogate), which no tokenizer can read."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("holds half a character (an unpaired surrogate)") from None
+    if not is_whole(text):
+        raise ValueError("holds half a character (an unpaired surrogate)")
     return text
 
 
@@ -44,21 +30,6 @@ class Strict(BaseModel):
     """No unknown fields, no guessing of types, no NaN."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
-def _with_decoding_fields(name: str, base: type[BaseModel]) -> Any:
-    fields: dict[str, Any] = {}
-    for field in _DECODING.values():
-        kind: Any = str | list[str] if field.name == "stop" else field.type
-        default: Any = field.default
-        choices = _CHOICES.get(field.name)
-        info = Field(
-            default=list(default) if field.name == "stop" else default,
-            description=field.metadata["help"],
-            json_schema_extra={"enum": [*choices, None]} if choices else None,
-        )
-        fields[field.name] = (kind | None, info)
-    return create_model(name, __base__=base, **fields)
 
 
 class StreamOptions(Strict):
@@ -73,8 +44,8 @@ class _Common(Strict, ABC):
     """The fields that both endpoints share."""
 
     model: str = Field(description="the served model's name, see /v1/models")
-    max_tokens: int | None = Field(None, description="longest canvas (L_max)", ge=1)
-    max_completion_tokens: int | None = Field(None, description="the same", ge=1)
+    max_tokens: Any = described("max_new_tokens")
+    max_completion_tokens: Any = described("max_new_tokens", "the same as max_tokens")
     n: int | None = Field(1, description="texts per prompt; the i-th has seed + i", ge=1)
     stream: bool | None = Field(False, description="send the text while it becomes final")
     stream_options: StreamOptions | None = None
@@ -85,14 +56,12 @@ class _Common(Strict, ABC):
         None, description="give up after this time, if the server does not do so earlier", gt=0
     )
     user: str | None = Field(None, description="taken, and not used")
-    top_p: Any = unsupported("only 1")
     frequency_penalty: Any = unsupported("only 0")
     presence_penalty: Any = unsupported("only 0")
     logit_bias: Any = unsupported("only an empty one")
 
     #: field -> values that ask for nothing beyond what happens anyway
     neutral: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        "top_p": (1,),
         "frequency_penalty": (0,),
         "presence_penalty": (0,),
         "logit_bias": ({},),
@@ -120,36 +89,24 @@ class _Common(Strict, ABC):
         """What is to be completed: a chat asks one thing, a completion may ask several."""
 
     def decode_params(self) -> DecodeParams:
-        given = {
-            name: getattr(self, name)
-            for name, field in _DECODING.items()
-            if name in self.model_fields_set
-            # null means "not given", except where none is a value of the parameter
-            and (getattr(self, name) is not None or type(None) in get_args(field.type))
-        }
-        limit = self._limit()
-        if limit is not None:
-            given["max_new_tokens"] = limit
-            # Who only says how long a text may become did not ask for a longer start.
-            given.setdefault("initial_length", min(DecodeParams().initial_length, limit))
-        return DecodeParams.from_mapping(given)
+        return DecodeParams(**given_parameters(self), max_new_tokens=self._limit())
 
     def choices(self) -> Iterator[tuple[Prompt, DecodeParams]]:
         """One request for the engine per text asked for, in the order of the choices."""
         params = self.decode_params()
         for prompt in self.prompts():
             for offset in range(self.n or 1):
-                yield prompt, dataclasses.replace(params, seed=params.seed + offset)
+                yield prompt, params.replaced(seed=params.seed + offset)
 
-    def _limit(self) -> int | None:
-        given = {self.max_tokens, self.max_completion_tokens} - {None}
-        if len(given) > 1:
+    def _limit(self) -> Any:
+        """OpenAI has two names for it."""
+        first, second = self.max_tokens, self.max_completion_tokens
+        if first is not None and second is not None and first != second:
             raise bad_request(
-                f"max_tokens is {self.max_tokens} and max_completion_tokens "
-                f"{self.max_completion_tokens}; give one of them",
+                f"max_tokens is {first!r} and max_completion_tokens {second!r}; give one of them",
                 "max_tokens",
             )
-        return given.pop() if given else None
+        return second if first is None else first
 
 
 class TextPart(Strict):
@@ -171,7 +128,7 @@ class ChatMessage(Strict):
         return "".join(part.text for part in self.content)
 
 
-class _Chat(_Common):
+class Chat(_Common):
     messages: list[ChatMessage] = Field(description="the conversation so far")
     logprobs: Any = unsupported("tokens are not committed in the order of the text")
     top_logprobs: Any = unsupported("as logprobs")
@@ -204,7 +161,7 @@ class _Chat(_Common):
         ]
 
 
-class _Completion(_Common):
+class Completion(_Common):
     prompt: Text | list[Text] | list[int] | list[list[int]] = Field(
         description="a text, token ids, or several of either; no chat template is applied"
     )
@@ -232,9 +189,15 @@ class _Completion(_Common):
         ]
 
 
-ChatRequest = _with_decoding_fields("ChatRequest", _Chat)
-CompletionRequest = _with_decoding_fields("CompletionRequest", _Completion)
-AnyRequest = _Chat | _Completion
+AnyRequest = Chat | Completion
+
+
+def request_models() -> tuple[type[Chat], type[Completion]]:
+    """The bodies of the two endpoints, with the parameters of all policies registered by now."""
+    return (
+        with_decoding_fields("ChatRequest", Chat),
+        with_decoding_fields("CompletionRequest", Completion),
+    )
 
 
 def _same(value: Any, neutral: Any) -> bool:

@@ -90,7 +90,10 @@ def usage(prompt_tokens: int, outputs: list[Output]) -> dict[str, Any]:
         return sum(getattr(output.usage, name) for output in outputs)
 
     completion_tokens = total("e_token")
-    counted = ("n_token", "nfe", "positions_evaluated", "expansions", "contractions")
+    counted = (
+        *("n_token", "nfe", "positions_evaluated", "expansions", "contractions"),
+        *("positions_exact", "refreshes"),
+    )
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,

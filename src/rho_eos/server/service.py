@@ -11,9 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rho_eos.config import DecodeParams
 from rho_eos.engine.async_engine import AsyncEngine
-from rho_eos.engine.calls import Call, Detail, EngineError, Update
+from rho_eos.engine.calls import Call, News
+from rho_eos.engine.errors import EngineError
+from rho_eos.engine.request import Detail, Request
 from rho_eos.errors import UserError
 from rho_eos.llm import LLM
 from rho_eos.outputs import Output
@@ -23,16 +24,15 @@ from rho_eos.server.metrics import Metrics
 from rho_eos.server.protocol import AnyRequest
 
 logger = logging.getLogger(__name__)
-Prepared = tuple[list[int], DecodeParams]
 
 
 @dataclass(eq=False)
 class Generation:
-    """A request in flight. Iterate for updates; leaving it cancels what is not finished."""
+    """A request in flight. Iterate for (choice, event); leaving it cancels what is not finished."""
 
     id: str
     model: str
-    requests: list[Prepared]  # one per choice
+    requests: list[Request]  # one per choice
     choices_per_prompt: int
     call: Call
     metrics: Metrics
@@ -60,7 +60,7 @@ class Generation:
             self.id,
             outcome,
             len(self.requests),
-            sum(len(prompt) for prompt, _ in self.requests),
+            sum(len(request.prompt) for request in self.requests),
             sum(output.usage.e_token for output in self.outputs.values()),
             sum(output.usage.nfe for output in self.outputs.values()),
             seconds,
@@ -69,12 +69,12 @@ class Generation:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Update:
-        update = await anext(self.call)
-        if update.output is not None:
-            self.outputs[update.index] = update.output
-            self.metrics.observe_end(update)
-        return update
+    async def __anext__(self) -> News:
+        index, event = await anext(self.call)
+        if event.output is not None:
+            self.outputs[index] = event.output
+            self.metrics.observe_end(event.output.usage)
+        return index, event
 
     async def finish(self) -> list[Output]:
         """Wait for all choices, in their order."""
@@ -101,8 +101,12 @@ class Service:
         self.llm = llm
         self.config = config
         self.metrics = Metrics()
-        self.engine = AsyncEngine(llm.engine, config.max_waiting, self.metrics.observe_step)
+        llm.engine.observe = self.metrics.observe_step
+        self.engine = AsyncEngine(llm.engine, config.max_waiting)
         self.metrics.watch(self.engine)
+        cache = getattr(llm.engine.runner, "cache", None)
+        if cache is not None:
+            self.metrics.watch_cache(cache)
         self.model = config.served_model_name or default_name(llm.config.model)
 
     @asynccontextmanager
@@ -116,8 +120,9 @@ class Service:
 
     async def open(self, kind: str, request: AnyRequest, detail: Detail) -> Generation:
         """Check a request and put it in flight, or say why not."""
+        id = f"{kind}-{uuid.uuid4().hex}"
         try:
-            requests = await self._prepare(request)
+            requests = await self._prepare(id, request)
             seconds = min(request.deadline_seconds or float("inf"), self.config.deadline_seconds)
             call = self.engine.submit(requests, detail, seconds)
         except (ApiError, UserError, EngineError) as error:
@@ -126,10 +131,9 @@ class Service:
             raise answer from error
         if self.config.log_prompts:
             logger.info("prompts: %r", request.prompts())
-        id = f"{kind}-{uuid.uuid4().hex}"
         return Generation(id, self.model, requests, request.n or 1, call, self.metrics)
 
-    async def _prepare(self, request: AnyRequest) -> list[Prepared]:
+    async def _prepare(self, id: str, request: AnyRequest) -> list[Request]:
         if request.model != self.model:
             raise ApiError(
                 404,
@@ -147,20 +151,22 @@ class Service:
             )
         if not texts:
             raise bad_request("the prompt is empty", "prompt")
-        return await asyncio.to_thread(self._encode, request)
+        return await asyncio.to_thread(self._encode, id, request)
 
-    def _encode(self, request: AnyRequest) -> list[Prepared]:
+    def _encode(self, id: str, request: AnyRequest) -> list[Request]:
         """Tokenising takes its time with a long prompt, so it is kept off the event loop."""
-        prepared = [
-            self.llm.prepare(prompt, params, raw=True) for prompt, params in request.choices()
+        prepare = self.llm.preparer.prepare
+        requests = [
+            prepare(prompt, params, id=f"{id}-{index}", raw=True)
+            for index, (prompt, params) in enumerate(request.choices())
         ]
         limit = self.config.max_prompt_tokens
-        for prompt, _ in prepared:
-            if limit is not None and len(prompt) > limit:
-                raise bad_request(
-                    f"the prompt has {len(prompt)} tokens, but the limit of this server is {limit}"
-                )
-        return prepared
+        longest = max(len(each.prompt) for each in requests)
+        if limit is not None and longest > limit:
+            raise bad_request(
+                f"the prompt has {longest} tokens, but the limit of this server is {limit}"
+            )
+        return requests
 
 
 def default_name(model: str) -> str:

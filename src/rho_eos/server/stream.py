@@ -1,6 +1,6 @@
-"""Server-sent events: the text as it becomes final, or every denoising step for who wants to see.
+"""Server-sent events: the text as it becomes final, and how any events are sent.
 
-Committed tokens never change, so a character is sent once and never taken back.
+The engine tells only what is final, so a character is sent once and never taken back.
 """
 
 import asyncio
@@ -11,12 +11,10 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from rho_eos.engine.calls import EngineError, Update
-from rho_eos.outputs import Output, StepRecord
+from rho_eos.engine.errors import EngineError
 from rho_eos.server.errors import as_api_error
-from rho_eos.server.responses import Shape, chunk, usage, usage_chunk
+from rho_eos.server.responses import Shape, chunk, usage_chunk
 from rho_eos.server.service import Generation
-from rho_eos.streaming import TextDelta
 
 T = TypeVar("T")
 Event = dict[str, Any]
@@ -25,34 +23,20 @@ Event = dict[str, Any]
 async def text_events(
     shape: Shape, generation: Generation, include_usage: bool
 ) -> AsyncIterator[Event]:
-    """OpenAI's chunks: deltas of the committed prefix of each choice."""
+    """OpenAI's chunks: for each choice the text as it becomes final."""
     blank = {"usage": None} if include_usage else {}
-    deltas = [TextDelta(params.stop) for _, params in generation.requests]
-    unopened = set(range(len(deltas))) if shape.opening else set()
-    async for update in generation:
-        index, output = update.index, update.output
+    unopened = set(range(len(generation.requests))) if shape.opening else set()
+    async for index, event in generation:
         if index in unopened:
             unopened.remove(index)
             yield chunk(shape, generation, index, shape.opening) | blank
-        text = deltas[index].push(update.text, final=output is not None)
-        if text:
-            yield chunk(shape, generation, index, shape.delta(text)) | blank
-        if output is not None:
-            reason = output.finish_reason.value
+        if event.delta:
+            yield chunk(shape, generation, index, shape.delta(event.delta)) | blank
+        if event.output is not None:
+            reason = event.output.finish_reason.value
             yield chunk(shape, generation, index, shape.delta(""), reason) | blank
     if include_usage:
         yield usage_chunk(shape, generation)
-
-
-async def denoise_events(generation: Generation, ends: tuple[int, ...]) -> AsyncIterator[Event]:
-    """One event per step and choice: which positions were filled, L, ρ, and what it led to."""
-    async for update in generation:
-        if update.record is not None:
-            if update.record.step == 0:
-                yield _start(generation, update.index)
-            yield _step(generation, update, update.record, ends)
-        if update.output is not None:
-            yield _done(generation, update.index, update.output)
 
 
 class EventStream(Response):
@@ -121,56 +105,3 @@ async def _send_part(send: Send, body: bytes, more: bool = True) -> None:
 
 def _encode(event: Event) -> bytes:
     return f"data: {json.dumps(event, ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
-
-
-def _start(generation: Generation, index: int) -> Event:
-    prompt, params = generation.requests[index]
-    return {
-        "object": "rho_eos.start",
-        "id": generation.id,
-        "model": generation.model,
-        "index": index,
-        "policy": params.policy,
-        "region": list(params.region),
-        "horizon": params.horizon,
-        "max_new_tokens": params.max_new_tokens,
-        "prompt_tokens": len(prompt),
-        "length": params.first_length,
-    }
-
-
-def _step(
-    generation: Generation, update: Update, record: StepRecord, ends: tuple[int, ...]
-) -> Event:
-    return {
-        "object": "rho_eos.step",
-        "id": generation.id,
-        "index": update.index,
-        "step": record.step,
-        "length": record.length,
-        "masks": record.masks,
-        "rho": record.rho,
-        "signal": record.signal,
-        "action": record.action,
-        "change": record.change,
-        "at": record.at,
-        "inserted": record.inserted,
-        "committed": [
-            [position, text, confidence, token in ends]
-            for (position, token, confidence), text in zip(
-                record.committed, update.tokens, strict=True
-            )
-        ],
-        "positions_evaluated": update.positions_evaluated,
-    }
-
-
-def _done(generation: Generation, index: int, output: Output) -> Event:
-    return {
-        "object": "rho_eos.done",
-        "id": generation.id,
-        "index": index,
-        "text": output.text,
-        "finish_reason": output.finish_reason.value,
-        "usage": usage(output.usage.prompt_tokens, [output]),
-    }

@@ -77,10 +77,13 @@ class Playground:
         end = cells.index("END") if "END" in cells else len(cells)
         return "".join(cell or "" for cell in cells[:end])
 
-    def line_points(self, chart: int, side: str = "a") -> int:
-        """How many forwards the chart's line (0: ρ, 1: L) has been drawn through."""
-        path = self.side(side).locator(".chart").nth(chart).locator(".line:not(.ahead, .second)")
-        return sum(letter in "ML" for letter in path.get_attribute("d") or "")
+    def line_points(self, side: str = "a") -> list[int]:
+        """How many forwards each chart's line (ρ, L) has been drawn through, at one moment."""
+        return self.side(side).evaluate(
+            """panel => [...panel.querySelectorAll(".chart")].map(chart =>
+                (chart.querySelector(".line:not(.ahead, .second)").getAttribute("d") ?? "")
+                    .replace(/[^ML]/g, "").length)"""
+        )
 
     @property
     def scrolls_sideways(self) -> bool:

@@ -33,8 +33,9 @@ def test_settings_travel_in_the_address(server: Process, visit: Visit) -> None:
     a.get_by_label("Initial length").fill("24")
     a.get_by_text("More parameters").click()
     a.get_by_label("Block length").fill("")
-    a.get_by_label("Change of length").select_option("linear")
-    a.get_by_label("Stop once the text is complete").uncheck()
+    a.locator("[name=stop]").fill("one\ntwo # 3")
+    a.get_by_label("Expansion", exact=True).select_option("linear")
+    a.get_by_label("Early stop").uncheck()
     b.get_by_role("radio", name="DAEDAL").check()
     address = page.page.url
 
@@ -50,6 +51,8 @@ def test_settings_travel_in_the_address(server: Process, visit: Visit) -> None:
     expect(a.locator("[name=block_length]")).to_have_value("")
     expect(a.locator("[name=expansion]")).to_have_value("linear")
     expect(a.locator("[name=early_stop]")).not_to_be_checked()
+    expect(a.locator("[name=stop]")).to_have_value("one\ntwo # 3")
+    expect(a.locator("[name=threshold]")).to_have_value("0.9")
     expect(b.locator("h2")).to_have_text("DAEDAL")
     assert other.page.url == address
 
@@ -83,7 +86,7 @@ def test_the_keyboard_is_enough(scripted: Callable[..., Scripted], visit: Visit)
     expect(page.side("a").locator(".region-value")).to_have_text("0.00 – 0.80")
     page.at("#prompt").focus()
     reached = set()
-    for _ in range(12):
+    for _ in range(20):
         page.page.keyboard.press("Tab")
         reached.add(
             page.page.evaluate("document.activeElement.id || document.activeElement.role || ''")
@@ -170,7 +173,14 @@ def test_a_token_or_an_error_that_is_markup_stays_text(server: Process, visit: V
 
 def answer_of(text: str) -> str:
     """A generation of one token, and then a failure that is described by the same text."""
-    start = {"object": "rho_eos.start", "length": 2, "region": [0.4, 0.8], "prompt_tokens": 1}
+    start = {
+        "object": "rho_eos.start",
+        "policy": text,
+        "signal": text,
+        "length": 2,
+        "region": [0.4, 0.8],
+        "prompt_tokens": 1,
+    }
     step = {
         "object": "rho_eos.step",
         "step": 0,
@@ -180,8 +190,9 @@ def answer_of(text: str) -> str:
         "signal": 0.5,
         "action": "hold",
         "change": 0,
-        "at": None,
-        "inserted": 0,
+        "moved": None,
+        "written": [],
+        "why": text,
         "committed": [[0, text, 0.9, False], [1, text, 0.9, True]],
         "positions_evaluated": 3,
     }

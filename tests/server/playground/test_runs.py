@@ -8,7 +8,7 @@ import pytest
 
 from rho_eos import LLM, DecodeParams
 from rho_eos.trace import Replay
-from tests.scripted import EOS, SPECIAL, Script, arbitrary, decode, run_one, says
+from tests.scripted import SPECIAL, Script, arbitrary, decode, run_one, says
 from tests.server.conftest import Process
 from tests.server.playground import Visit, expect
 from tests.server.scripted_server import Scripted
@@ -24,7 +24,7 @@ def test_a_run_shows_what_the_library_computes(server: Process, visit: Visit, ll
     assert page.figure("tokensPerForward") == f"{want.tokens_per_forward:.2f}"
     assert page.figure("eRatio") == f"{round(100 * want.e_ratio)}%"
     assert len(page.cells()) == want.n_token
-    assert page.line_points(0) == page.line_points(1) == want.nfe
+    assert page.line_points() == [want.nfe, want.nfe]
 
 
 def test_tokens_appear_and_charts_move_while_it_runs(
@@ -35,10 +35,11 @@ def test_tokens_appear_and_charts_move_while_it_runs(
     expect(page.at(".canvas .token").nth(3)).to_be_visible()
     expect(page.at(".canvas .fresh")).not_to_have_count(0)
     assert None in page.cells()  # and it is not finished
-    seen = page.line_points(0)
+    seen, _ = page.line_points()
     expect(page.at(".canvas .token").nth(12)).to_be_visible()
-    assert page.line_points(0) > seen > 0
-    assert page.line_points(1) == page.line_points(0)
+    drawn, lengths_drawn = page.line_points()
+    assert drawn > seen > 0
+    assert lengths_drawn == drawn
     expect(page.at("#run")).to_have_text("Stop")
 
 
@@ -55,8 +56,13 @@ def test_tokens_appear_and_charts_move_while_it_runs(
             {"policy": "daedal", "signal": "density", "rho_low": 0.3, "rho_high": 0.8},
             {"hold", "expand", "close", "insert"},
         ),
+        (
+            arbitrary(3, [0.1, 0.9, 0.5], sure=0.1),
+            {"policy": "released", "rho_low": 0.15, "rho_high": 0.3, "expansion": "constant"},
+            {"hold", "expand", "contract"},
+        ),
     ],
-    ids=["rho-eos", "daedal"],
+    ids=["rho-eos", "daedal", "released"],
 )
 def test_every_scrubber_position_is_the_canvas_of_that_step(
     scripted: Callable[..., Scripted],
@@ -68,7 +74,7 @@ def test_every_scrubber_position_is_the_canvas_of_that_step(
     settings = {"initial_length": 32, "early_stop": False, **params}
     trace = run_one(script, DecodeParams(**settings, max_new_tokens=80, trace=True)).trace
     assert {record.action for record in trace} == actions
-    replay = Replay(32, EOS)
+    replay = Replay(32)
     frames = [replay_frame(replay)]
     for record in trace:
         replay.apply(record)
@@ -123,7 +129,9 @@ def test_side_by_side_compares_the_cost(server: Process, visit: Visit, llm: LLM)
     assert page.figure("positions", "a") == f"{ours.usage.positions_evaluated:,}"
     assert page.figure("positions", "b") == f"{fixed.usage.positions_evaluated:,}"
     factor = fixed.usage.positions_evaluated / ours.usage.positions_evaluated
-    expect(page.at("#verdict")).to_contain_text(f"ρ-EOS cost {factor:.1f}× less than Fixed 64")
+    expect(page.at("#verdict")).to_contain_text(
+        f"ρ-EOS · 8 cost {factor:.1f}× less than Fixed length · 64"
+    )
     expect(page.at("#verdict")).to_contain_text("The two texts differ.")
     page.at("#compare").uncheck()
     expect(page.side("b")).to_be_hidden()
@@ -133,7 +141,7 @@ def test_side_by_side_compares_the_cost(server: Process, visit: Visit, llm: LLM)
 def test_by_default_side_by_side_is_fixed_256(server: Process, visit: Visit) -> None:
     page = visit(server.url).open(compare=1)
     expect(page.side("a").locator("h2")).to_have_text("ρ-EOS")
-    expect(page.side("b").locator("h2")).to_have_text("Fixed 256")
+    expect(page.side("b").locator("h2")).to_have_text("Fixed length · 256")
 
 
 def test_stop_ends_the_request_and_keeps_what_was_shown(

@@ -76,11 +76,18 @@ class Daedal(Policy):
             return f"{now} < {high:g}, but no MASK is doubtful enough to insert."
         return f"{now}: the end is sure, nothing is inserted."
 
+    @property
+    def windows(self) -> bool:  # type: ignore[override]
+        return not self.growing
+
+    def commit(self, view: View, prediction: Prediction) -> Positions:
+        return commit_by_threshold(view, prediction, self.params, self.special)
+
     def step(self, view: View, prediction: Prediction) -> Step:
         number = self.signal(view, prediction, self.special.eos)
         if self.growing:
             return Step(np.empty(0, dtype=np.int64), self._grow(view, number), number)
-        commit = commit_by_threshold(view, prediction, self.params, self.special)
+        commit = self.commit(view, prediction)
         return Step(commit, self._insert(view, prediction, commit, number), number)
 
     def _grow(self, view: View, number: float | None) -> tuple[Edit, ...]:

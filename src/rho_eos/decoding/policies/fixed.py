@@ -13,7 +13,7 @@ from rho_eos.decoding.commit import (
     with_ends_last,
 )
 from rho_eos.decoding.params import LONGEST
-from rho_eos.decoding.policy import Policy, Prediction, Step, View
+from rho_eos.decoding.policy import Policy, Positions, Prediction, Step, View
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import density
 from rho_eos.outputs import StepRecord
@@ -49,29 +49,35 @@ class Fixed(Policy):
     title = "Fixed length"
     summary = "The canvas keeps the length it starts with."
     Params = FixedParams
+    windows = True
     params: FixedParams
 
     def __init__(self, params: FixedParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
-        self.shares = (
-            commits_per_step(params.initial_length, params.steps, params.block_length)
-            if params.steps is not None
-            else None
-        )
+        self.shares: list[int] | None = None
+        if params.steps is not None:
+            shares = commits_per_step(params.initial_length, params.steps, params.block_length)
+            self.shares, self.made = shares, np.cumsum(shares)
 
     @classmethod
     def explain(cls, params: FixedParams, record: StepRecord) -> str:  # noqa: ARG003
         return "The length is fixed, whatever ρ says."
 
     def step(self, view: View, prediction: Prediction) -> Step:
-        params = self.params
         rho = density(view, prediction, self.special.eos)
+        return Step(self.commit(view, prediction), signal=rho)
+
+    def commit(self, view: View, prediction: Prediction) -> Positions:
+        params = self.params
         if self.shares is None:
-            return Step(commit_by_threshold(view, prediction, params, self.special), signal=rho)
+            return commit_by_threshold(view, prediction, params, self.special)
         candidates = prediction.at(first_open_block(view.masked, params.block_length))
         if params.defer_eos:
             candidates = with_ends_last(candidates, self.special)
-        return Step(most_confident(candidates, self.shares[view.step]), signal=rho)
+        # The share of the step that brings it from what is committed to what comes next.
+        committed = int(np.count_nonzero(view.canvas != self.special.mask))
+        share = self.shares[int(np.searchsorted(self.made, committed, side="right"))]
+        return most_confident(candidates, share)
 
 
 def commits_per_step(length: int, steps: int, block_length: int | None) -> list[int]:

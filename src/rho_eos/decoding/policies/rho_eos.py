@@ -42,6 +42,7 @@ class RhoEos(Policy):
     )
     Params = RhoEosParams
     edits = (Append, Trim)
+    windows = True
     params: RhoEosParams
 
     def __init__(self, params: RhoEosParams, special: SpecialTokens) -> None:
@@ -49,8 +50,11 @@ class RhoEos(Policy):
         self.signal = SIGNALS[params.signal]
         self.needs = Needs(whole_canvas=params.signal == "confidence")
 
+    def commit(self, view: View, prediction: Prediction) -> Positions:
+        return commit_by_threshold(view, prediction, self.params, self.special)
+
     def step(self, view: View, prediction: Prediction) -> Step:
-        commit = commit_by_threshold(view, prediction, self.params, self.special)
+        commit = self.commit(view, prediction)
         rho = self.signal(view, prediction, self.special.eos)
         return Step(commit, self._edits(view, prediction, commit, rho), rho)
 

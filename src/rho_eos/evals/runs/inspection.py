@@ -15,6 +15,8 @@ from rho_eos.evals.runs.report import summarise, summary_table
 from rho_eos.evals.runs.run_folder import Line, read_samples, read_settings
 
 STATIC = Path(__file__).parent / "static"
+#: What of a step's record the page needs to draw the canvas; earlier versions wrote less.
+REPLAYED = ("action", "change", "committed", "moved", "written")
 
 
 def inspection_page(folder: Path) -> str:
@@ -53,12 +55,15 @@ def _region(params: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _sample(line: Line) -> dict[str, Any]:
-    """A line with its trace reduced to the curves."""
+    """A line with its trace reduced to the curves, and to what the canvas can be replayed from."""
     trace = line.pop("trace", None)
     if trace:
         line["curves"] = {
             name: [record[name] for record in trace] for name in ("rho", "length", "masks")
         }
+        line["steps"] = [
+            {name: record[name] for name in REPLAYED if name in record} for record in trace
+        ]
     return line
 
 

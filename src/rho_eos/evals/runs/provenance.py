@@ -3,6 +3,7 @@
 import os
 import platform
 from datetime import UTC, datetime
+from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 
 from rho_eos.config import EngineConfig
 from rho_eos.evals.fingerprint import fingerprint
-from rho_eos.models.loading import choose_device, choose_dtype, open_checkpoint
+from rho_eos.models.hub import checksums
+from rho_eos.models.loading import Checkpoint, choose_device, choose_dtype, open_checkpoint
 
 PACKAGES = ("rho-eos", "torch", "transformers", "tokenizers", "numpy", "math-verify")
 
@@ -23,7 +25,7 @@ def model_identity(config: EngineConfig) -> dict[str, Any]:
     return {
         "model": config.model,
         "revision": folder.name if folder.parent.name == "snapshots" else config.revision,
-        "weights": fingerprint(checkpoint.files),
+        "weights": _weights(checkpoint),
         "dtype": str(dtype).removeprefix("torch."),
         "special_tokens": [
             checkpoint.special.mask,
@@ -31,6 +33,15 @@ def model_identity(config: EngineConfig) -> dict[str, Any]:
             checkpoint.special.end_of_turn,
         ],
     }
+
+
+def _weights(checkpoint: Checkpoint) -> str:
+    """Of a Hub model the Hub's own checksums: a driver of a cluster need not have the weights."""
+    known = checksums(checkpoint.files, checkpoint.hub)
+    if known is None:
+        return fingerprint(checkpoint.files)
+    lines = "".join(f"{name} {known[name]}\n" for name in sorted(known))
+    return blake2b(lines.encode(), digest_size=16).hexdigest()
 
 
 def session_facts(config: EngineConfig | None, sandbox: str | None) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 /** The server's side of the conversation: its description, and a generation as a stream of events. */
 
+import { readDescription } from "./parameters.js";
+
 /** What the server (or the lack of one) answered, in words; `status` 0 means it was not reached. */
 export class ServerError extends Error {
   constructor(message, status = 0) {
@@ -8,9 +10,11 @@ export class ServerError extends Error {
   }
 }
 
+/** What the page needs to know of the server: its model, and its policies. */
 export async function describe(key) {
-  const response = await request("v1/rho_eos/playground", { headers: headers(key) });
-  return response.json();
+  const ask = async (path) => (await request(path, { headers: headers(key) })).json();
+  const paths = ["v1/rho_eos/playground", "v1/rho_eos/schema"];
+  return readDescription(...(await Promise.all(paths.map(ask))));
 }
 
 /** The events of one generation, in order; ends after `[DONE]`, throws what went wrong. */

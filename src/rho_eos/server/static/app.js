@@ -3,7 +3,6 @@
 import { denoise, describe } from "./api.js";
 import { el } from "./dom.js";
 import { Panel } from "./panel.js";
-import { defaultValues, repaired } from "./parameters.js";
 import { Player } from "./player.js";
 import { Recording } from "./replay.js";
 import { decode, encode } from "./share.js";
@@ -16,7 +15,6 @@ const page = Object.fromEntries(
 );
 const player = new Player(() => render());
 let description = null;
-let defaults = null;
 let panels = []; // a and, in compare mode, b
 let running = null; // AbortController of the run in flight
 
@@ -32,10 +30,9 @@ async function connect() {
     return report(error);
   }
   page["key-box"].hidden = true;
-  defaults = { a: defaultValues(description, "rho-eos"), b: defaultValues(description, "fixed") };
   const tooltip = new Tooltip();
   const hooks = { tooltip, onChange: settingsChanged, onSeek: (count) => player.seek(count) };
-  panels = ["a", "b"].map((side) => new Panel(side, description, defaults[side], hooks));
+  panels = ["a", "b"].map((side) => new Panel(side, description, hooks));
   page.panels.replaceChildren(...panels.map((panel) => panel.element));
   page.model.textContent = description.model;
   page.examples.append(...exampleButtons(description.examples ?? []));
@@ -93,7 +90,7 @@ async function run() {
 
 /** One panel's generation, recorded as it comes. What fails is said in that panel. */
 async function generate(panel, prompt, signal) {
-  const { values } = panel.settings;
+  const { state } = panel.settings;
   const body = {
     model: description.model,
     messages: [{ role: "user", content: prompt }],
@@ -101,7 +98,7 @@ async function generate(panel, prompt, signal) {
   };
   try {
     for await (const event of denoise(body, page.key.value, signal)) {
-      if (event.object === "rho_eos.start") panel.begin(new Recording(event), values);
+      if (event.object === "rho_eos.start") panel.begin(new Recording(event), state);
       else if (event.object === "rho_eos.step") panel.recording.push(event);
       else if (event.object === "rho_eos.done") panel.recording.done = event;
       player.extend(totalForwards(), true);
@@ -185,7 +182,7 @@ function settingsChanged() {
 
 /** Settings → address bar, without a new entry in the history. */
 function remember() {
-  const [a, b] = panels.map((panel) => panel.settings.values);
+  const [a, b] = panels.map((panel) => panel.settings.state);
   const state = {
     prompt: page.prompt.value,
     compare: page.compare.checked,
@@ -193,19 +190,19 @@ function remember() {
     a,
     b,
   };
-  history.replaceState(null, "", `#${encode(state, defaults)}`);
+  history.replaceState(null, "", `#${encode(state, description.panels)}`);
 }
 
 /** Address bar → settings. */
 function restore() {
-  const state = decode(location.hash, defaults);
+  const state = decode(location.hash, description);
   page.prompt.value = state.prompt ?? description.examples?.[0]?.prompt ?? "";
   page.compare.checked = state.compare;
   const known = [...page.speed.options].some((option) => option.value === state.speed);
   page.speed.value = known ? state.speed : "live";
   setPace();
   for (const panel of panels) {
-    panel.update(repaired(state[panel.side], defaults[panel.side]));
+    panel.update(state[panel.side]);
     panel.fit(state.compare);
   }
   render();

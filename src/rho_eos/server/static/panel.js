@@ -3,9 +3,9 @@
 import { CanvasView, legend } from "./canvas.js";
 import { Chart } from "./charts.js";
 import { el } from "./dom.js";
-import { signalOf } from "./parameters.js";
+import { title } from "./parameters.js";
 import { Settings } from "./settings.js";
-import { actionLabel, ending, narrate, number, title } from "./words.js";
+import { actionLabel, ending, narrate, number } from "./words.js";
 
 const COUNTERS = [
   ["nfe", "Forwards (NFE)", "How often the model ran", number],
@@ -23,11 +23,11 @@ const COUNTERS = [
     (x) => `${Math.round(x * 100)}%`,
   ],
 ];
-const DENSITY_AXIS = { yMax: 1, yStep: 0.25 };
 const narrow = matchMedia("(max-width: 900px)");
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Panel {
+  #policies;
   #canvas;
   #shown = 0; // forwards on screen
   #parts = {
@@ -50,16 +50,17 @@ export class Panel {
   );
   #charts;
 
-  constructor(side, description, values, { tooltip, onChange, onSeek }) {
+  constructor(side, description, { tooltip, onChange, onSeek }) {
     this.side = side;
     this.recording = null;
-    this.settings = new Settings(side, description, values, () => {
+    this.#policies = description.policies;
+    this.settings = new Settings(side, description, description.panels[side], () => {
       this.#showTitle();
       onChange();
     });
     this.#canvas = new CanvasView(this.#parts.canvas, tooltip);
     this.#charts = {
-      signal: new Chart("ρ per forward, with the equilibrium region shaded", tooltip, onSeek),
+      signal: new Chart("The signal per forward, with the region shaded", tooltip, onSeek),
       length: new Chart("Canvas length L per forward", tooltip, onSeek),
     };
     this.#parts.copy.addEventListener("click", () =>
@@ -80,8 +81,8 @@ export class Panel {
     this.settings.fold(comparing || narrow.matches);
   }
 
-  update(values) {
-    this.settings.show(values);
+  update(state) {
+    this.settings.show(state);
     this.#showTitle();
   }
 
@@ -102,9 +103,10 @@ export class Panel {
     if (narrow.matches) this.#parts.title.scrollIntoView({ block: "start", behavior });
   }
 
-  /** A run has started, with these values, whatever the settings say by now. */
-  begin(recording, values) {
-    this.recording = Object.assign(recording, { side: this.side, values });
+  /** A run has started, with this state, whatever the settings say by now. */
+  begin(recording, state) {
+    const { side } = this;
+    this.recording = Object.assign(recording, { side, title: title(this.#policies, state) });
   }
 
   fail(message) {
@@ -158,7 +160,7 @@ export class Panel {
   }
 
   #showTitle() {
-    this.#parts.title.textContent = title(this.settings.values);
+    this.#parts.title.textContent = title(this.#policies, this.settings.state);
   }
 
   #showEmpty(scale) {
@@ -168,11 +170,7 @@ export class Panel {
     for (const figure of Object.values(this.#figures)) figure.textContent = "–";
     this.settings.point(null);
     const nothing = { values: [], changes: [], note: () => [], count: 0, xMax: scale.forwards };
-    this.#charts.signal.show({
-      ...nothing,
-      ...DENSITY_AXIS,
-      band: this.#band(this.settings.values, this.settings.region),
-    });
+    this.#charts.signal.show({ ...nothing, ...signalAxis([]), band: this.settings.region });
     this.#charts.length.show({ ...nothing, ...lengthAxis(scale.length), band: null });
   }
 
@@ -192,8 +190,9 @@ export class Panel {
 
   #showStep(step, count) {
     const { action, story, copy, canvas } = this.#parts;
-    const { done, values, start, length } = this.recording;
-    action.hidden = !step || values.policy === "fixed";
+    const { done, start, length } = this.recording;
+    // Where no signal is followed, that the length holds is no news.
+    action.hidden = !step || (start.region === null && step.action === "hold");
     if (step) {
       action.textContent = actionLabel(step);
       action.dataset.direction = Math.sign(step.change);
@@ -204,9 +203,10 @@ export class Panel {
     story.textContent = finished
       ? ending(done)
       : step
-        ? narrate(step, values, start.region)
+        ? narrate(step)
         : `A canvas of ${start.length} MASKs after a prompt of ${start.prompt_tokens} tokens.`;
-    this.settings.point(step && values.policy !== "fixed" ? (step.signal ?? step.rho) : null);
+    const same = this.settings.state.policy === start.policy;
+    this.settings.point(step && same ? step.signal : null);
   }
 
   #showFigures(figures) {
@@ -215,23 +215,25 @@ export class Panel {
   }
 
   #showCharts(count, scale) {
-    const { steps, values, start } = this.recording;
-    const confidence = values.policy !== "fixed" && signalOf(values) === "confidence";
-    const signal = (step) => (confidence ? step.signal : step.rho);
-    const name = confidence ? "EOS confidence" : "ρ";
+    const { steps, start } = this.recording;
+    // A policy that follows nothing is shown with ρ; one that follows something else, with both.
+    const follows = steps.some((step) => step.signal !== null);
+    const values = steps.map((step) => (follows ? step.signal : step.rho));
+    const differs = steps.some((step) => follows && step.signal !== step.rho);
+    const name = follows ? start.signal : "ρ";
     this.#parts.signal.textContent = name;
     const common = {
       changes: steps.map((step) => step.change),
-      note: (k) => describeStep(steps[k], name, signal(steps[k])),
+      note: (k) => describeStep(steps[k], name, values[k]),
       count,
       xMax: scale.forwards,
     };
     this.#charts.signal.show({
       ...common,
-      values: steps.map(signal),
-      second: confidence ? steps.map((step) => step.rho) : null,
-      ...DENSITY_AXIS,
-      band: this.#band(values, start.region),
+      values,
+      second: differs ? steps.map((step) => step.rho) : null,
+      ...signalAxis(values),
+      band: start.region,
     });
     this.#charts.length.show({
       ...common,
@@ -241,15 +243,16 @@ export class Panel {
     });
   }
 
-  /** Fixed length has no region: ρ is shown, and ignored. */
-  #band(values, region) {
-    return values.policy === "fixed" ? null : region;
-  }
-
   #sayCopied() {
     this.#parts.copy.textContent = "Copied";
     setTimeout(() => (this.#parts.copy.textContent = "Copy text"), 1200);
   }
+}
+
+/** Shares lie between 0 and 1; the axis of a signal that does not ends at a power of two above it. */
+function signalAxis(values) {
+  const yMax = 2 ** Math.ceil(Math.log2(Math.max(1, ...values)));
+  return { yMax, yStep: yMax / 4 };
 }
 
 /** Lengths are multiples of 8, so the axis counts in powers of two. */

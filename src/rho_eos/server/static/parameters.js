@@ -1,172 +1,144 @@
-/** The decoding parameters: what they default to, what they imply, and the request they become. */
+/**
+ * Policies and their parameters, as the server describes them. No policy is known here by name: what
+ * is registered with the server is what the page offers.
+ *
+ * A panel's state is `{ policy, given }`. `given` holds only what was chosen; everything else follows
+ * from it on the server, and is shown here as the server's description says.
+ */
 
-export const POLICY_NAMES = { "rho-eos": "ρ-EOS", fixed: "Fixed length", daedal: "DAEDAL" };
-/** DAEDAL's own thresholds on EOS confidence. */
-const DAEDAL_REGION = [0.5, 0.9];
-/** The canvas that a policy is usually started with. */
-export const USUAL_LENGTH = { "rho-eos": 64, fixed: 256, daedal: 64 };
+/** What everyone looks for first. */
+const LENGTHS = ["initial_length", "max_tokens"];
 
-const ALL = ["rho-eos", "fixed", "daedal"];
-const VARIABLE = ["rho-eos", "daedal"];
-/** Every field of the form, and the policies it means something to. */
-export const FIELDS = [
-  {
-    name: "initial_length",
-    label: "Initial length",
-    hint: "MASKs to start with",
-    policies: ALL,
-    min: 1,
-    integer: true,
-    main: true,
-  },
-  {
-    name: "max_tokens",
-    label: "Longest canvas",
-    hint: "L max",
-    policies: VARIABLE,
-    min: 1,
-    integer: true,
-    main: true,
-  },
-  {
-    name: "threshold",
-    label: "Commit above",
-    hint: "confidence τ",
-    policies: ALL,
-    min: 0.01,
-    max: 1,
-  },
-  {
-    name: "block_length",
-    label: "Block length",
-    hint: "empty: anywhere",
-    policies: ALL,
-    min: 1,
-    integer: true,
-    optional: true,
-  },
-  {
-    name: "steps",
-    label: "Steps",
-    hint: "empty: the τ rule",
-    policies: ["fixed"],
-    min: 1,
-    integer: true,
-    optional: true,
-  },
-  {
-    name: "expansion",
-    label: "Change of length",
-    hint: "E(ρ)",
-    policies: ["rho-eos"],
-    choices: [
-      ["constant", "constant"],
-      ["linear", "linear"],
-      ["exponential", "exponential"],
-    ],
-  },
-  {
-    name: "horizon",
-    label: "Adjust until forward",
-    hint: "N",
-    policies: ["rho-eos"],
-    min: 0,
-    integer: true,
-  },
-  {
-    name: "signal",
-    label: "Signal",
-    hint: "steers the length",
-    policies: VARIABLE,
-    choices: [
-      ["", "the policy’s own"],
-      ["density", "EOS density ρ"],
-      ["confidence", "EOS confidence"],
-    ],
-  },
-  { name: "temperature", label: "Temperature", hint: "0: greedy", policies: ALL, min: 0 },
-  { name: "seed", label: "Seed", hint: "of the noise", policies: ALL, min: 0, integer: true },
-  {
-    name: "early_stop",
-    label: "Stop once the text is complete",
-    hint: "",
-    policies: ALL,
-    flag: true,
-  },
-];
-
-/** A panel's values before anyone touches it. */
-export function defaultValues(description, policy) {
-  const given = description.defaults ?? {};
-  const limit = description.max_new_tokens ?? 2048;
-  return {
-    policy,
-    preset: given.preset ?? "asym",
-    rho_low: null,
-    rho_high: null,
-    signal: null,
-    initial_length: Math.min(USUAL_LENGTH[policy], limit),
-    max_tokens: limit,
-    threshold: given.threshold ?? 0.9,
-    block_length: given.block_length === undefined ? 32 : given.block_length,
-    steps: null,
-    expansion: given.expansion ?? "exponential",
-    horizon: given.horizon ?? 64,
-    temperature: given.temperature ?? 0,
-    seed: given.seed ?? 0,
-    early_stop: given.early_stop ?? true,
-  };
+/** The server's facts and its schema as one description, with parameters by their names in HTTP. */
+export function readDescription(facts, schema) {
+  const rename = (values) =>
+    Object.fromEntries(
+      Object.entries(values)
+        .map(([name, value]) => [name in facts.names ? facts.names[name] : name, value])
+        .filter(([name]) => name !== null),
+    );
+  const mapped = (object, change) =>
+    Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value, name)]));
+  const policies = mapped(schema.policies, (policy, name) => ({
+    ...policy,
+    presets: mapped(policy.presets, rename),
+    parameters: mapped(rename(policy.parameters), (spec, parameter) =>
+      LENGTHS.includes(parameter) ? shortened(spec, facts.max_new_tokens) : spec,
+    ),
+    implied: mapped(facts.implied[name] ?? {}, (choices) => mapped(choices, rename)),
+  }));
+  const panels = mapped(facts.panels, ({ policy, ...given }) =>
+    policy in policies
+      ? { policy, given: rename(given) }
+      : { policy: Object.keys(policies)[0], given: {} },
+  );
+  return { ...facts, common: schema.common, policies, panels };
 }
 
-/** The same values with what cannot be right (a link can say anything) put back to its default. */
-export function repaired(values, defaults) {
-  const isShare = (value) => value === null || (value >= 0 && value <= 1);
-  const isRight = (name, value) => {
-    if (name === "policy") return Object.hasOwn(POLICY_NAMES, value);
-    if (name === "rho_low" || name === "rho_high") return isShare(value);
-    return value === null || defaults[name] === null || typeof value === typeof defaults[name];
-  };
+/** A length as far as the model's context goes. */
+function shortened(spec, limit) {
+  const le = Math.min(spec.bounds.le ?? limit, limit);
+  return { ...spec, default: Math.min(spec.default, limit), bounds: { ...spec.bounds, le } };
+}
+
+/** The value of every parameter of a policy that follows from what is given. */
+export function resolve(policy, given) {
+  const values = Object.fromEntries(
+    Object.entries(policy.parameters).map(([name, spec]) => [name, spec.default]),
+  );
+  for (const [name, choices] of Object.entries(policy.implied))
+    Object.assign(values, choices[given[name]] ?? {});
+  for (const [name, value] of Object.entries(given)) if (name in values) values[name] = value;
+  // Who only says how long a text may become did not ask for a longer start.
+  if (!("initial_length" in given) && values.max_tokens < values.initial_length)
+    values.initial_length = values.max_tokens;
+  return values;
+}
+
+/** What is given, less what would be so anyway and what the policy does not have. */
+export function necessary(policy, given) {
+  const known = Object.entries(given).filter(([name]) => name in policy.parameters);
   return Object.fromEntries(
-    Object.entries(values).map(([name, value]) => [
-      name,
-      isRight(name, value) ? value : defaults[name],
-    ]),
+    known.filter(([name, value]) => {
+      const rest = Object.fromEntries(known.filter(([other]) => other !== name));
+      return !same(resolve(policy, rest)[name], value);
+    }),
   );
 }
 
-/** The number that steers the length: what the policy says, unless it is chosen. */
-export function signalOf(values) {
-  const published = values.policy === "daedal" || values.preset === "released";
-  return values.signal ?? (published ? "confidence" : "density");
+/** What was given for one policy and means the same to another. */
+export function carriedOver(given, from, to) {
+  const meaning = (policy, name) => {
+    const { type, default: usual, choices, bounds, optional } = policy.parameters[name] ?? {};
+    return [type, usual, choices, bounds, optional];
+  };
+  return Object.fromEntries(
+    Object.entries(given).filter(([name]) => same(meaning(from, name), meaning(to, name))),
+  );
 }
 
-export function regionOf(values, presets) {
-  const daedal = values.policy === "daedal" && signalOf(values) === "confidence";
-  const [low, high] = daedal ? DAEDAL_REGION : (presets[values.preset] ?? [0.4, 0.8]);
-  return [values.rho_low ?? low, values.rho_high ?? high];
+/**
+ * Which widgets a policy's form has, and where. First the lengths and what this policy alone has; then,
+ * behind "more", what it shares with some, and last what every policy has.
+ */
+export function layout({ policies, common }, name) {
+  const { parameters, presets } = policies[name];
+  const region = ["rho_low", "rho_high"].every((end) => isShare(parameters[end]));
+  const hasPresets = Object.keys(presets).length > 0;
+  const hasOwnWidget = (each) =>
+    (region && ["rho_low", "rho_high"].includes(each)) || (each === "preset" && hasPresets);
+  const all = Object.values(policies);
+  const isShared = (each) => all.filter((policy) => each in policy.parameters).length > 1;
+  const rank = (each) => {
+    if (LENGTHS.includes(each)) return 0;
+    if (common.includes(each)) return 3;
+    return isShared(each) ? 2 : 1;
+  };
+  const names = Object.keys(parameters).filter((each) => !hasOwnWidget(each));
+  const ranked = (...ranks) => ranks.flatMap((k) => names.filter((each) => rank(each) === k));
+  return { region, presets: Object.keys(presets), first: ranked(0, 1), later: ranked(2, 3) };
 }
 
-/** The top-level fields of the request: only those that mean something to the policy. */
-export function requestFields(values, presets) {
-  const fields = { policy: values.policy };
-  for (const { name, policies } of FIELDS)
-    if (policies.includes(values.policy) && values[name] !== null) fields[name] = values[name];
-  if (values.policy === "fixed") fields.max_tokens = values.initial_length;
-  else {
-    const [rho_low, rho_high] = regionOf(values, presets);
-    Object.assign(fields, { preset: values.preset, rho_low, rho_high });
-  }
-  fields.block_length = values.block_length; // null is a value: no blocks
-  return fields;
+function isShare(spec) {
+  return spec?.type === "number" && spec.bounds.ge === 0 && spec.bounds.le === 1;
 }
 
-/** What the region is compared with, where it is not the ρ that the page explains. */
-export function regionNote(values) {
-  const confidence = signalOf(values) === "confidence";
-  const measure = confidence
-    ? "EOS confidence: how sure the last 32 positions are of the end"
-    : "ρ";
-  if (values.policy === "daedal")
-    return `On ${measure}. DAEDAL grows first, then inserts where it is unsure; it never shrinks.`;
-  return confidence ? `Of ${measure}.` : "";
+/** `initial_length` → `Initial length`. */
+export function label(name) {
+  const words = name.replaceAll("_", " ");
+  return words[0].toUpperCase() + words.slice(1);
+}
+
+/** A value as it stands in a field or in a link. */
+export function asText(value) {
+  return Array.isArray(value) ? value.join("\n") : String(value ?? "");
+}
+
+/** The value that a text stands for, or undefined if the parameter takes no such thing. */
+export function parse(spec, text) {
+  if (spec.type === "texts") return text.split("\n").filter((line) => line !== "");
+  if (text === "") return spec.optional ? null : undefined;
+  if (spec.type === "choice") return spec.choices.includes(text) ? text : undefined;
+  if (spec.type === "flag") return { true: true, false: false }[text];
+  if (spec.type === "text") return text;
+  const number = Number(text);
+  if (!Number.isFinite(number)) return undefined;
+  if (spec.type === "integer" && !Number.isSafeInteger(number)) return undefined;
+  const { ge = -Infinity, gt = -Infinity, le = Infinity, lt = Infinity } = spec.bounds;
+  return number >= ge && number > gt && number <= le && number < lt ? number : undefined;
+}
+
+/** The top-level fields of the request: the policy, and what was chosen for it. */
+export function requestFields({ policy, given }) {
+  return { policy, ...given };
+}
+
+/** A panel in a few words; where another first length was chosen, with it. */
+export function title(policies, { policy, given }) {
+  const length = "initial_length" in given ? ` · ${given.initial_length}` : "";
+  return `${policies[policy].title}${length}`;
+}
+
+export function same(left, right) {
+  return JSON.stringify(left) === JSON.stringify(right);
 }

@@ -73,15 +73,6 @@ export class Recording {
   }
 }
 
-/** The text before the first end, which is what is returned. */
-export function textOf(cells) {
-  const end = cells.findIndex((cell) => cell.text === null || cell.isEnd);
-  return cells
-    .slice(0, end < 0 ? cells.length : end)
-    .map((cell) => cell.text)
-    .join("");
-}
-
 function ratio(part, whole) {
   return whole ? part / whole : 0;
 }
@@ -98,23 +89,21 @@ function maskCell(id) {
   return { id, text: null, confidence: 0, isEnd: false, step: -1 };
 }
 
-/** One step: the commits, then the change of length, as the engine does them. */
+/** One step: the commits, then where every cell went, then what edits wrote. */
 function apply({ cells, nextId }, step) {
   cells = cells.slice();
   for (const [position, text, confidence, isEnd] of step.committed)
     cells[position] = { id: cells[position].id, text, confidence, isEnd, step: step.step };
-  if (step.action === "insert") {
-    const length = cells.length + step.change;
-    cells.splice(step.at, 0, ...masks(nextId, step.inserted - 1));
-    nextId += step.inserted - 1;
-    cells.length = length;
-  } else if (step.change > 0) {
-    const added = masks(nextId, step.change);
-    nextId += step.change;
-    const end = { text: "", confidence: 1, isEnd: true, step: step.step };
-    cells.push(...(step.action === "close" ? added.map((cell) => ({ ...cell, ...end })) : added));
-  } else if (step.change < 0) {
-    cells.length += step.change;
+  if (step.moved === null) return { cells, nextId };
+  const moved = [];
+  for (const [first, count] of step.moved) {
+    moved.push(...(first === null ? masks(nextId, count) : cells.slice(first, first + count)));
+    if (first === null) nextId += count;
   }
-  return { cells, nextId };
+  for (const [position, text, isEnd] of step.written) {
+    const { id } = moved[position];
+    moved[position] =
+      text === null ? maskCell(id) : { id, text, confidence: 1, isEnd, step: step.step };
+  }
+  return { cells: moved, nextId };
 }

@@ -1,35 +1,31 @@
-/** How one panel decodes, as a form. */
+/** How one panel decodes, as a form that is built from the chosen policy's description. */
 
 import { el } from "./dom.js";
-import {
-  FIELDS,
-  POLICY_NAMES,
-  USUAL_LENGTH,
-  regionNote,
-  regionOf,
-  requestFields,
-} from "./parameters.js";
+import { carriedOver, layout, necessary, requestFields, resolve, same } from "./parameters.js";
 import { RegionSlider } from "./slider.js";
+import { Field } from "./widgets.js";
 
 export class Settings {
-  #presets;
+  #id;
+  #description;
+  #usual; // the state this panel starts with
   #onChange;
-  #slider = new RegionSlider(([low, high]) => this.#edit({ rho_low: low, rho_high: high }));
-  #inputs = new Map();
-  #policies;
-  #presetButtons;
-  #regionBox;
-  #regionName = el("span", { class: "label" });
+  #radios;
+  #summary = el("p", { class: "hint" });
+  #setup = el("details", { class: "setup", open: true });
+  #more = null;
+  #built = null; // the policy that the form is for
+  #fields = new Map(); // name → Field
+  #presets = [];
+  #slider = null;
   #regionValue = el("output", { class: "region-value" });
-  #regionNote = el("p", { class: "hint" });
-  #more;
-  #setup;
 
-  constructor(id, description, values, onChange) {
-    this.values = values;
-    this.#presets = description.presets;
+  constructor(id, description, state, onChange) {
+    this.#id = id;
+    this.#description = description;
+    this.#usual = description.panels[id];
     this.#onChange = onChange;
-    this.#policies = Object.entries(POLICY_NAMES).map(([policy, name]) =>
+    this.#radios = Object.entries(this.#policies).map(([policy, { title }]) =>
       el(
         "label",
         { class: "segment" },
@@ -39,78 +35,49 @@ export class Settings {
           value: policy,
           onchange: () => this.#choosePolicy(policy),
         }),
-        el("span", { text: name }),
+        el("span", { text: title }),
       ),
     );
-    this.#presetButtons = Object.keys(this.#presets).map((preset) =>
-      el("button", {
-        type: "button",
-        class: "chip",
-        text: preset,
-        "data-preset": preset,
-        onclick: () => this.#edit({ preset, rho_low: null, rho_high: null, signal: null }),
-      }),
-    );
-    this.#regionBox = el(
-      "div",
-      { class: "region-box" },
-      el(
-        "div",
-        { class: "row" },
-        this.#regionName,
-        this.#regionValue,
-        el(
-          "div",
-          { class: "presets", role: "group", "aria-label": "Presets" },
-          ...this.#presetButtons,
-        ),
-      ),
-      this.#slider.element,
-      this.#regionNote,
-    );
-    const field = (spec) => this.#field(id, spec);
-    this.#more = el(
-      "details",
-      { class: "more" },
-      el("summary", { text: "More parameters" }),
-      el("div", { class: "fields" }, ...FIELDS.filter((spec) => !spec.main).map(field)),
-    );
-    this.#setup = el(
-      "details",
-      { class: "setup", open: true },
-      el("summary", { text: "Settings" }),
-      this.#regionBox,
-      el("div", { class: "fields" }, ...FIELDS.filter((spec) => spec.main).map(field)),
-      this.#more,
-    );
-    const policies = { class: "segments", role: "radiogroup", "aria-label": "Policy" };
+    const group = { class: "segments", role: "radiogroup", "aria-label": "Policy" };
     this.element = el(
       "form",
       { class: "settings", novalidate: true, onsubmit: (event) => event.preventDefault() },
-      el("div", policies, ...this.#policies),
+      el("div", { class: "policy" }, el("div", group, ...this.#radios), this.#summary),
       this.#setup,
     );
-    this.show(values);
+    this.show(state);
   }
 
+  /** The ends of the region as the form has them; null where the policy has none. */
   get region() {
-    return regionOf(this.values, this.#presets);
+    if (!this.#slider) return null;
+    const { rho_low, rho_high } = this.#values;
+    return [rho_low, rho_high];
   }
 
   get request() {
-    return requestFields(this.values, this.#presets);
+    return requestFields(this.state);
+  }
+
+  get #policies() {
+    return this.#description.policies;
+  }
+
+  get #policy() {
+    return this.#policies[this.state.policy];
+  }
+
+  get #values() {
+    return resolve(this.#policy, this.state.given);
   }
 
   /** Whether every field holds a usable value; if not, the browser says which and why. */
   validate() {
-    const wrong = [...this.#inputs.values()].find(
-      ({ box, input }) => !box.hidden && !input.checkValidity(),
-    );
+    const wrong = [...this.#fields.values()].find((field) => !field.isValid());
     if (!wrong) return true;
     this.#setup.open = true;
-    this.#more.open ||= this.#more.contains(wrong.input);
-    wrong.input.reportValidity();
-    return false;
+    this.#more.open ||= this.#more.contains(wrong.element);
+    return wrong.isValid(true);
   }
 
   /** Where room is short, all but the policy is folded away. */
@@ -118,80 +85,118 @@ export class Settings {
     this.#setup.open = !folded;
   }
 
-  /** The needle on the region. */
+  /** The needle on the region; nothing without one, or if it points beyond the scale. */
   point(value) {
-    this.#slider.point(value);
+    this.#slider?.point(value !== null && value >= 0 && value <= 1 ? value : null);
   }
 
-  show(values) {
-    this.values = values;
-    const { policy, preset } = values;
-    for (const label of this.#policies) {
-      const radio = label.firstChild;
-      radio.checked = radio.value === policy;
+  show(state) {
+    this.state = state;
+    if (this.#built !== state.policy) this.#build();
+    const values = this.#values;
+    for (const label of this.#radios)
+      label.firstChild.checked = label.firstChild.value === state.policy;
+    for (const [name, field] of this.#fields) field.show(values[name]);
+    for (const button of this.#presets) {
+      const { preset } = button.dataset;
+      const changed = Object.keys(this.#policy.presets[preset]).some((name) => name in state.given);
+      button.setAttribute("aria-pressed", String(values.preset === preset && !changed));
     }
-    for (const { spec, input, box, name } of this.#inputs.values()) {
-      box.hidden = !spec.policies.includes(policy);
-      if (spec.flag) input.checked = values[spec.name];
-      else if (document.activeElement !== input) input.value = values[spec.name] ?? "";
-      if (spec.name === "initial_length")
-        name.textContent = policy === "fixed" ? "Length" : spec.label;
-    }
-    this.#regionBox.hidden = policy === "fixed";
-    const region = this.region;
-    this.#slider.set(region);
-    this.#regionValue.textContent = `${region[0].toFixed(2)} – ${region[1].toFixed(2)}`;
-    const grows = policy === "daedal";
-    this.#slider.name(grows ? ["grow", "insert", "hold"] : ["grow", "hold", "shrink"]);
-    this.#regionName.textContent = grows ? "Thresholds" : "Equilibrium region";
-    this.#regionNote.textContent = regionNote(values);
-    const free = values.rho_low !== null || values.rho_high !== null;
-    for (const button of this.#presetButtons) {
-      button.setAttribute("aria-pressed", String(!free && button.dataset.preset === preset));
-      button.hidden = policy === "daedal";
+    if (this.#slider) {
+      this.#slider.set(this.region);
+      this.#regionValue.textContent = this.region.map((end) => end.toFixed(2)).join(" – ");
     }
   }
 
-  #field(id, spec) {
-    const inputId = `${spec.name}-${id}`;
-    const common = { id: inputId, name: spec.name, onchange: () => this.#read(spec, input) };
-    const range = { min: spec.min, max: spec.max, step: spec.integer ? 1 : "any" };
-    const input = spec.choices
-      ? el("select", common, ...spec.choices.map(([value, text]) => el("option", { value, text })))
-      : spec.flag
-        ? el("input", { ...common, type: "checkbox" })
-        : el("input", {
-            ...common,
-            type: "number",
-            inputmode: "decimal",
-            required: !spec.optional,
-            ...range,
-          });
-    const name = el("span", { text: spec.label });
-    const label = el("label", { for: inputId }, name);
-    if (spec.hint) label.append(el("small", { text: spec.hint }));
-    const box = el("div", { class: spec.flag ? "field flag" : "field" }, label, input);
-    this.#inputs.set(spec.name, { spec, input, box, name });
-    return box;
+  #build() {
+    const { policy } = this.state;
+    const { presets, region, first, later } = layout(this.#description, policy);
+    this.#built = policy;
+    this.#summary.textContent = this.#policy.summary;
+    this.#fields.clear();
+    const fields = (names) =>
+      el("div", { class: "fields" }, ...names.map((name) => this.#field(name)));
+    this.#more = el(
+      "details",
+      { class: "more", open: this.#more?.open ?? false, hidden: later.length === 0 },
+      el("summary", { text: "More parameters" }),
+      fields(later),
+    );
+    this.#setup.replaceChildren(
+      el("summary", { text: "Settings" }),
+      ...this.#presetRow(presets),
+      ...this.#regionBox(region),
+      fields(first),
+      this.#more,
+    );
   }
 
-  #read(spec, input) {
-    if (spec.flag) this.#edit({ [spec.name]: input.checked });
-    else if (spec.choices) this.#edit({ [spec.name]: input.value || null });
-    else this.#edit({ [spec.name]: input.value === "" ? null : Number(input.value) });
+  #field(name) {
+    const spec = this.#policy.parameters[name];
+    const field = new Field(this.#id, name, spec, (value) => this.#edit({ [name]: value }));
+    this.#fields.set(name, field);
+    return field.element;
   }
 
-  /** A policy comes with its usual length, unless another one was typed. */
+  #presetRow(presets) {
+    this.#presets = presets.map((preset) =>
+      el("button", {
+        type: "button",
+        class: "chip",
+        text: preset,
+        "data-preset": preset,
+        onclick: () => this.#choosePreset(preset),
+      }),
+    );
+    const group = { class: "presets", role: "group", "aria-label": "Presets" };
+    const name = el("span", { class: "label", text: "Preset" });
+    return presets.length
+      ? [el("div", { class: "row wrap" }, name, el("div", group, ...this.#presets))]
+      : [];
+  }
+
+  #regionBox(shown) {
+    this.#slider = null;
+    if (!shown) return [];
+    const { rho_low, rho_high } = this.#policy.parameters;
+    this.#slider = new RegionSlider([rho_low.help, rho_high.help], ([low, high]) =>
+      this.#edit({ rho_low: low, rho_high: high }),
+    );
+    const name = el("span", { class: "label", text: "Region" });
+    return [
+      el(
+        "div",
+        { class: "region-box" },
+        el("div", { class: "row" }, name, this.#regionValue),
+        this.#slider.element,
+      ),
+    ];
+  }
+
+  /** What was chosen stays where it means the same; what the panel began with goes with its policy. */
   #choosePolicy(policy) {
-    const usual = this.values.initial_length === USUAL_LENGTH[this.values.policy];
-    const initial_length = usual
-      ? Math.min(USUAL_LENGTH[policy], this.values.max_tokens)
-      : this.values.initial_length;
-    this.#edit({ policy, initial_length, rho_low: null, rho_high: null });
+    const { policy: home, given: usual } = this.#usual;
+    const chosen = Object.fromEntries(
+      Object.entries(this.state.given).filter(
+        ([name, value]) => this.state.policy !== home || !same(usual[name], value),
+      ),
+    );
+    const kept = carriedOver(chosen, this.#policy, this.#policies[policy]);
+    this.show({ policy, given: { ...(policy === home ? usual : {}), ...kept } });
+    this.#onChange();
+  }
+
+  /** A preset's own values apply again. */
+  #choosePreset(preset) {
+    const names = Object.keys(this.#policy.presets[preset]);
+    const rest = Object.entries(this.state.given).filter(([name]) => !names.includes(name));
+    this.state = { ...this.state, given: Object.fromEntries(rest) };
+    this.#edit({ preset });
   }
 
   #edit(change) {
-    this.show({ ...this.values, ...change });
+    const { policy, given } = this.state;
+    this.show({ policy, given: necessary(this.#policy, { ...given, ...change }) });
     this.#onChange();
   }
 }

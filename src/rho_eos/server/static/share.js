@@ -1,38 +1,45 @@
 /** Settings in the address bar: a link shows a colleague exactly what one sees. */
 
-/** `{ prompt, compare, speed, a: {…}, b: {…} }` → what stands after the `#`; defaults are left out. */
-export function encode(state, defaults) {
+import { asText, parse, same } from "./parameters.js";
+
+const SIDES = ["a", "b"];
+
+/** `{ prompt, compare, speed, a, b }` → what stands after the `#`; the usual is left out. */
+export function encode(state, usual) {
   const query = new URLSearchParams();
   query.set("prompt", state.prompt);
   if (state.compare) query.set("compare", "1");
   if (state.speed !== "live") query.set("speed", state.speed);
-  for (const side of ["a", "b"])
-    for (const [name, value] of Object.entries(state[side]))
-      if (value !== defaults[side][name]) query.set(`${side}.${name}`, value ?? "");
+  for (const side of SIDES) {
+    if (same(state[side], usual[side])) continue;
+    query.set(`${side}.policy`, state[side].policy);
+    for (const [name, value] of Object.entries(state[side].given))
+      query.set(`${side}.${name}`, asText(value));
+  }
   return query.toString();
 }
 
-/** The reverse; what the link does not say keeps its default, what is unknown is ignored. */
-export function decode(hash, defaults) {
+/** The reverse; what the link does not say is as usual, what is unknown or wrong is ignored. */
+export function decode(hash, { policies, panels: usual }) {
   const query = new URLSearchParams(hash.replace(/^#/, ""));
-  const side = (name) =>
-    Object.fromEntries(
-      Object.entries(defaults[name]).map(([key, value]) => {
-        const given = query.get(`${name}.${key}`);
-        return [key, given === null ? value : parse(given)];
-      }),
-    );
+  const side = (name) => {
+    const said = [...query].filter(([key]) => key.startsWith(`${name}.`));
+    if (!said.length) return usual[name];
+    const named = query.get(`${name}.policy`);
+    const policy = Object.hasOwn(policies, named) ? named : usual[name].policy;
+    const given = {};
+    for (const [key, text] of said) {
+      const parameter = key.slice(name.length + 1);
+      if (!Object.hasOwn(policies[policy].parameters, parameter)) continue;
+      const value = parse(policies[policy].parameters[parameter], text);
+      if (value !== undefined) given[parameter] = value;
+    }
+    return { policy, given };
+  };
   return {
     prompt: query.get("prompt"),
     compare: query.get("compare") === "1",
     speed: query.get("speed") ?? "live",
-    a: side("a"),
-    b: side("b"),
+    ...Object.fromEntries(SIDES.map((name) => [name, side(name)])),
   };
-}
-
-function parse(text) {
-  if (text === "") return null;
-  if (text === "true" || text === "false") return text === "true";
-  return Number.isFinite(Number(text)) ? Number(text) : text;
 }

@@ -1,4 +1,4 @@
-/** The equilibrium region as a slider with two handles, and a needle at the ρ of the moment. */
+/** A region between two thresholds as a slider, and a needle at the signal of the moment. */
 
 import { el, setAttributes } from "./dom.js";
 
@@ -10,18 +10,18 @@ export class RegionSlider {
   #high;
   #track;
   #onChange;
-  #region = [0.4, 0.8];
+  #region = [0, 1];
+  #ends = [el("b"), el("b")];
 
-  constructor(onChange) {
+  /** `helps` says what each of the two thresholds is for. */
+  constructor(helps, onChange) {
     this.#onChange = onChange;
-    this.#low = this.#handle(0, "Lower end of the region (rho_low)");
-    this.#high = this.#handle(1, "Upper end of the region (rho_high)");
+    this.#low = this.#handle(0, `Lower threshold: ${helps[0]}`);
+    this.#high = this.#handle(1, `Upper threshold: ${helps[1]}`);
     this.#track = el(
       "div",
       { class: "region-track", onpointerdown: (event) => this.#grab(event) },
-      el("span", { class: "zone below" }, el("b")),
-      el("span", { class: "zone within" }, el("b")),
-      el("span", { class: "zone above" }, el("b")),
+      el("span", { class: "zone" }),
       el("span", { class: "needle", hidden: true }),
       this.#low,
       this.#high,
@@ -32,6 +32,7 @@ export class RegionSlider {
       { class: "region" },
       this.#track,
       el("div", { class: "region-ticks", "aria-hidden": "true" }, ...ticks),
+      el("ul", { class: "hint" }, ...this.#ends.map((end, k) => el("li", {}, end, ` ${helps[k]}`))),
     );
     this.set(this.#region);
   }
@@ -41,13 +42,9 @@ export class RegionSlider {
     const [low, high] = region;
     this.#track.style.setProperty("--low", low);
     this.#track.style.setProperty("--high", high);
+    this.#ends.forEach((end, k) => (end.textContent = region[k].toFixed(2)));
     describe(this.#low, low, 0, high, low.toFixed(2));
     describe(this.#high, high, low, 1, high.toFixed(2));
-  }
-
-  /** What happens below, within and above the region, in a word each. */
-  name(words) {
-    this.#track.querySelectorAll(".zone b").forEach((word, k) => (word.textContent = words[k]));
   }
 
   /** Where the signal stands now; null hides the needle. */

@@ -1,7 +1,5 @@
 /** What the numbers mean, in sentences. */
 
-import { POLICY_NAMES, signalOf } from "./parameters.js";
-
 const whole = new Intl.NumberFormat("en");
 
 export function count(number, noun) {
@@ -16,37 +14,13 @@ export function number(value) {
 export function actionLabel({ action, change }) {
   if (change > 0) return `▲ ${action} +${change}`;
   if (change < 0) return `▼ ${action} −${-change}`;
-  return "hold";
+  return action;
 }
 
-/** Why a step did what it did: the sentence under the canvas. */
-export function narrate(step, values, region) {
-  const filled = `${count(step.committed.length, "token")} committed`;
-  if (values.policy === "fixed") return `${filled}; the length is fixed, whatever ρ says.`;
-  if (step.signal === null) return `${filled}.`;
-  const name = signalOf(values) === "density" ? "ρ" : "EOS confidence";
-  const now = `${name} = ${step.signal.toFixed(2)}`;
-  const why = values.policy === "daedal" ? daedalReason : equilibriumReason;
-  const end = step.committed.length ? ` ${filled}.` : "";
-  return `${now}${why(step, region)}${end}`;
-}
-
-function equilibriumReason({ signal, change }, [low, high]) {
-  if (change > 0) return ` < ${low}: too few MASKs expect the end, the canvas grows by ${change}.`;
-  if (change < 0) return ` > ${high}: most MASKs expect the end, the canvas shrinks by ${-change}.`;
-  const inside = signal >= low && signal <= high;
-  return inside ? " is in the region: the length holds." : ", and the length can change no more.";
-}
-
-function daedalReason({ action, signal, change, inserted }, [low, high]) {
-  if (action === "expand")
-    return ` < ${low}: the canvas grows by ${change} before anything is written.`;
-  if (action === "close")
-    return `: long enough. Growing ends, with ${change} EOS behind the canvas.`;
-  if (action === "insert") return ` < ${high}: the most doubtful MASK becomes ${inserted}.`;
-  return signal < high
-    ? ", but no MASK is doubtful enough to insert."
-    : ": the end is sure, nothing is inserted.";
+/** The sentence under the canvas: why the policy did what it did, and what was written. */
+export function narrate(step) {
+  const { length } = step.committed;
+  return [step.why, length ? `${count(length, "token")} committed.` : ""].filter(Boolean).join(" ");
 }
 
 /** How a run ended. */
@@ -82,17 +56,11 @@ export function compare(left, right) {
   return `${verdict} ${same}`;
 }
 
-export function title(values) {
-  const length = values.policy === "fixed" ? ` ${values.initial_length}` : "";
-  return `${values.policy === "fixed" ? "Fixed" : POLICY_NAMES[values.policy]}${length}`;
-}
-
 function cost(recording) {
   return recording.done.usage.rho_eos.positions_evaluated;
 }
 
 function nameBoth(first, second) {
-  const names = [first, second].map((recording) => title(recording.values));
-  if (names[0] !== names[1]) return names;
-  return [first, second].map((recording) => `${title(recording.values)} (${recording.side})`);
+  if (first.title !== second.title) return [first.title, second.title];
+  return [first, second].map((recording) => `${recording.title} (${recording.side})`);
 }

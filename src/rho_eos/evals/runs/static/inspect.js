@@ -180,6 +180,7 @@ function showDetail(sample) {
       ),
     ),
     ...curves(sample),
+    ...canvas(sample),
     ...block("Prompt", sample.prompt, "prompt"),
     ...block("Text", sample.text, "text"),
     ...block("Reference", sample.reference, "reference"),
@@ -202,6 +203,54 @@ function curves(sample) {
       { name: "length", values: length },
     ]),
   ];
+}
+
+/* The canvas, replayed: what was committed, then where every cell went, then what edits wrote. */
+
+function canvas({ steps, curves }) {
+  if (!steps) return [];
+  const title = element("h3", { textContent: "Canvas" });
+  // Records of earlier versions do not say where cells went when the length changed.
+  if (!steps.every((step) => step.committed && ("moved" in step || !step.change))) {
+    const text = "The canvas cannot be replayed: the trace is of an earlier version.";
+    return [title, element("p", { className: "soft", textContent: text })];
+  }
+  const frames = [Array.from({ length: curves.length[0] }, () => null)];
+  steps.forEach((step, k) => frames.push(applied(frames[k], step, k)));
+  const cells = element("div", { id: "canvas", className: "cells" });
+  const about = element("output", { className: "soft" });
+  const show = (count) => {
+    cells.replaceChildren(...frames[count].map(cellNode));
+    const { action } = steps[count - 1] ?? { action: "start" };
+    about.textContent = `after ${count} of ${steps.length} forwards: ${action}, L ${frames[count].length}`;
+  };
+  const scrubber = element("input", { type: "range", min: 0, max: steps.length, ariaLabel: "Forward" });
+  scrubber.oninput = () => show(Number(scrubber.value));
+  scrubber.value = steps.length;
+  show(steps.length);
+  return [title, element("div", { className: "scrub" }, scrubber, about), cells];
+}
+
+/** A cell is null for a MASK, else { token, confidence, forward }. */
+function applied(before, { committed, moved, written }, k) {
+  const cells = before.slice();
+  for (const [position, token, confidence] of committed)
+    cells[position] = { token, confidence, forward: k + 1 };
+  if (!moved) return cells;
+  const after = moved.flatMap(([first, count]) =>
+    first === null ? Array.from({ length: count }, () => null) : cells.slice(first, first + count),
+  );
+  for (const [position, token] of written ?? [])
+    after[position] = token === null ? null : { token, confidence: 1, forward: k + 1 };
+  return after;
+}
+
+function cellNode(cell) {
+  if (!cell) return element("i", { title: "MASK" });
+  const title = `token ${cell.token}, confidence ${cell.confidence.toFixed(2)}, forward ${cell.forward}`;
+  const node = element("i", { className: "filled", title });
+  node.style.setProperty("--sure", cell.confidence);
+  return node;
 }
 
 function svg(tag, attributes, text = "") {

@@ -1,0 +1,128 @@
+"""Every denoising step as an event, for who wants to watch: what was written, L, ρ, and why.
+
+Token ids become texts here, at the edge, each once.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.registry import find_policy
+from rho_eos.engine.request import StepEvent
+from rho_eos.outputs import Output, StepRecord
+from rho_eos.server.responses import usage
+from rho_eos.server.service import Generation
+
+logger = logging.getLogger(__name__)
+Event = dict[str, Any]
+
+
+class TokenTexts:
+    """What each token looks like. Kept for good: there are no more of them than the vocabulary."""
+
+    def __init__(self, detokenize: Callable[[list[int]], str], ends: tuple[int, ...]) -> None:
+        self.ends = ends
+        self._detokenize = detokenize
+        self._texts: dict[int, str] = {}
+
+    def __getitem__(self, token: int) -> str:
+        return self._texts[token]
+
+    async def learn(self, tokens: Iterable[int | None]) -> None:
+        """Off the event loop: a tokenizer that encodes a long prompt makes everybody wait."""
+        new = {token for token in tokens if token is not None} - self._texts.keys()
+        if new:
+            self._texts |= await asyncio.to_thread(
+                lambda: {token: self._detokenize([token]) for token in new}
+            )
+
+
+async def denoise_events(generation: Generation, texts: TokenTexts) -> AsyncIterator[Event]:
+    """For each choice a start, its steps, and how it ended."""
+    async for index, event in generation:
+        record = event.record
+        await texts.learn(token for _, token, _ in record.committed)
+        await texts.learn(token for _, token in record.written)
+        if record.step == 0:
+            yield _start(generation, index)
+        yield _step(generation, index, event, texts)
+        if event.output is not None:
+            yield _done(generation, index, event.output)
+
+
+def _start(generation: Generation, index: int) -> Event:
+    request = generation.requests[index]
+    params = request.params
+    return {
+        "object": "rho_eos.start",
+        "id": generation.id,
+        "model": generation.model,
+        "index": index,
+        "policy": params.policy,
+        "params": params.model_dump(mode="json"),
+        "region": params.region,
+        "signal": _say(params, lambda policy: policy.signal_name(params)),
+        "prompt_tokens": len(request.prompt),
+        "length": request.first_length,
+    }
+
+
+def _step(generation: Generation, index: int, event: StepEvent, texts: TokenTexts) -> Event:
+    record, params = event.record, generation.requests[index].params
+    return {
+        "object": "rho_eos.step",
+        "id": generation.id,
+        "index": index,
+        "step": record.step,
+        "length": record.length,
+        "masks": record.masks,
+        "rho": record.rho,
+        "signal": _number(record.signal),
+        "action": record.action,
+        "change": record.change,
+        "committed": [
+            [position, texts[token], confidence, token in texts.ends]
+            for position, token, confidence in record.committed
+        ],
+        "moved": record.moved,
+        "written": _written(record, texts),
+        "why": _say(params, lambda policy: policy.explain(params, record)),
+        "positions_evaluated": event.positions_evaluated,
+        "refresh": event.record.refresh,
+        "computed": event.record.computed,
+    }
+
+
+def _written(record: StepRecord, texts: TokenTexts) -> list[tuple[int, str | None, bool]]:
+    return [
+        (position, None if token is None else texts[token], token in texts.ends)
+        for position, token in record.written
+    ]
+
+
+def _done(generation: Generation, index: int, output: Output) -> Event:
+    return {
+        "object": "rho_eos.done",
+        "id": generation.id,
+        "index": index,
+        "text": output.text,
+        "finish_reason": output.finish_reason.value,
+        "usage": usage(output.usage.prompt_tokens, [output]),
+    }
+
+
+def _number(signal: float | None) -> float | None:
+    """Other people's policies may give any number; JSON has neither NaN nor infinity."""
+    return float(signal) if signal is not None and math.isfinite(signal) else None
+
+
+def _say(params: DecodeParams, ask: Callable[[Any], str]) -> str:
+    """A policy's own words; one that fails to find them does not fail its request."""
+    try:
+        return str(ask(find_policy(params.policy)))
+    except Exception:
+        logger.warning("policy %s cannot explain a step", params.policy, exc_info=True)
+        return ""

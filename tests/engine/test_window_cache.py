@@ -1,0 +1,378 @@
+"""The window cache: against a naive one, against exact decoding, alone and in any company."""
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rho_eos import LLM, Append, DecodeParams, Delete, Insert, Policy, Prediction, Step, Trim, View
+from rho_eos.decoding import registry
+from rho_eos.decoding.registry import policies, register_policy
+from rho_eos.engine.cache import BLOCK
+from rho_eos.engine.engine import Engine
+from rho_eos.engine.request import Detail, Request
+from rho_eos.engine.runner import ModelRunner
+from rho_eos.outputs import Output
+from rho_eos.tokens import SpecialTokens
+from tests.conftest import DATA
+from tests.engine.test_against_reference import LIMITS, MODELS, POLICIES, some_prompts
+from tests.reference.bridge import IDS, SPECIAL, rule_of
+from tests.reference.cached import CacheRule, NaiveTransformer, window_decode
+from tests.reference.random_llada import random_llada
+
+EVERY_STEP = {"cache": "window", "cache_steps": 1}
+
+
+def decode(
+    runner: ModelRunner,
+    prompts: list[list[int]],
+    params: list[DecodeParams],
+    rows: int = 8,
+    special: SpecialTokens = SPECIAL,
+) -> list[Output]:
+    engine = Engine(runner, special, lambda ids: "", max_rows=rows)
+    requests = [Request("", prompt, how) for prompt, how in zip(prompts, params, strict=True)]
+    return engine.finish([engine.submit(request) for request in requests])
+
+
+def canvases(outputs: list[Output]) -> list[list[int]]:
+    return [output.canvas_token_ids for output in outputs]
+
+
+SETTINGS = {
+    "defaults": {},
+    "small": {"cache_window": 4, "cache_back": 3, "cache_commits": 6, "cache_steps": 5},
+    "no back": {"cache_window": 6, "cache_back": 0, "cache_steps": 9, "cache_commits": 40},
+    "unsure": {"cache_window": 8, "cache_unsure": 0.5, "cache_steps": 20},
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_cached_row_is_what_the_naive_cache_gives(name: str, settings: str) -> None:
+    model = random_llada(**MODELS[name])
+    net = NaiveTransformer(model)
+    prompts = some_prompts(4, seed=3)
+    how = {"cache": "window", "threshold": 0.6, "early_stop": False, **LIMITS, **SETTINGS[settings]}
+    params = [
+        DecodeParams(policy="fixed", **how),
+        DecodeParams(**how),
+        DecodeParams(preset="sym", expansion="linear", **(how | {"block_length": None})),
+        DecodeParams(**(how | {"early_stop": True})),
+    ]
+    runner = ModelRunner(model, SPECIAL)
+    for prompt, own, ours in zip(prompts, params, decode(runner, prompts, params), strict=True):
+        rule = CacheRule(
+            own.cache_window,
+            own.cache_back,
+            own.cache_commits,
+            own.cache_steps,
+            own.cache_unsure,
+        )
+        theirs = window_decode(net, prompt, rule_of(own), IDS, rule)
+        expected = [IDS.eos if token == IDS.mask else token for token in theirs.canvas]
+        assert ours.canvas_token_ids == expected
+        assert ours.usage.nfe == theirs.nfe
+        assert ours.usage.positions_evaluated == theirs.positions_evaluated
+        assert ours.usage.refreshes == theirs.refreshes
+    assert runner.cache is not None and runner.cache.used == 0, "nothing is kept of rows that left"
+
+
+def test_the_comparison_is_about_windows() -> None:
+    """Guard of the oracle: rows that refreshed in every step would prove nothing."""
+    model = random_llada(**MODELS["mostly text, unsure"])
+    params = DecodeParams(cache="window", early_stop=False, **LIMITS | SETTINGS["small"])
+    usage = decode(ModelRunner(model, SPECIAL), some_prompts(1), [params])[0].usage
+    assert usage.refreshes < usage.nfe / 2
+    assert usage.positions_evaluated < 0.7 * usage.positions_exact
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, "released"])
+def test_with_a_refresh_in_every_step_it_is_exact(policy: str) -> None:
+    exact = POLICIES.get(policy, DecodeParams(policy="released", early_stop=False, **LIMITS))
+    model = random_llada(**MODELS["balanced"])
+    prompts = some_prompts(4, seed=1)
+    cached = exact.replaced(**EVERY_STEP)
+    runner = ModelRunner(model, SPECIAL)
+    without = decode(runner, prompts, [exact] * 4)
+    kept = decode(runner, prompts, [cached] * 4)
+    assert canvases(without) == canvases(kept)
+    assert [o.usage.positions_evaluated for o in without] == [
+        o.usage.positions_evaluated for o in kept
+    ]
+
+
+@pytest.mark.parametrize("more", [{"cfg_scale": 1.5}, {"temperature": 0.8, "seed": 5}])
+def test_guidance_and_seeds_go_with_it(more: dict[str, Any]) -> None:
+    model = random_llada(**MODELS["balanced"])
+    prompts = some_prompts(3, seed=2)
+    exact = DecodeParams(early_stop=False, **LIMITS, **more)
+    runner = ModelRunner(model, SPECIAL)
+    every = exact.replaced(**EVERY_STEP)
+    assert canvases(decode(runner, prompts, [exact] * 3)) == canvases(
+        decode(runner, prompts, [every] * 3)
+    )
+    window = exact.replaced(cache="window", cache_window=4, cache_back=2)
+    together = decode(runner, prompts, [window] * 3)
+    assert canvases(together) == canvases(decode(runner, prompts, [window] * 3, rows=1))
+    assert any(o.usage.refreshes < o.usage.nfe for o in together)
+
+
+def test_dream_reads_one_to_the_left_within_the_window(parity_model: Any) -> None:
+    """A window that lacked the position before its first MASK could not be read at all."""
+    model = parity_model("dream")
+    prompts = some_prompts(4, vocabulary=160)
+    limits = {"initial_length": 24, "max_new_tokens": 40, "block_length": 8, "early_stop": False}
+    exact = DecodeParams(**limits)
+    runner = ModelRunner(model, SPECIAL)
+    every = exact.replaced(**EVERY_STEP)
+    assert canvases(decode(runner, prompts, [exact] * 4)) == canvases(
+        decode(runner, prompts, [every] * 4)
+    )
+    window = exact.replaced(cache="window", cache_window=3, cache_back=0)
+    outputs = decode(runner, prompts, [window] * 4)
+    assert any(output.usage.refreshes < output.usage.nfe for output in outputs)
+
+
+def test_a_row_is_the_same_alone_and_in_any_company() -> None:
+    model = random_llada(**MODELS["balanced"])
+    prompts = some_prompts(14, seed=8)
+    small = {"cache": "window", **SETTINGS["small"]}
+    kinds = [
+        *(how.replaced(**small) for how in POLICIES.values()),
+        DecodeParams(temperature=0.7, seed=11, **LIMITS, **small),
+        DecodeParams(cfg_scale=1.5, **LIMITS, **small),
+        DecodeParams(**LIMITS),  # exact rows among them
+    ]
+    params = [kinds[index % len(kinds)] for index in range(len(prompts))]
+    runner = ModelRunner(model, SPECIAL)
+    alone = canvases(decode(runner, prompts, params, rows=1))
+    for rows in (3, 8, 32):
+        order = list(range(len(prompts)))
+        random.Random(rows).shuffle(order)
+        shuffled = decode(
+            runner, [prompts[i] for i in order], [params[i] for i in order], rows=rows
+        )
+        assert canvases(shuffled) == [alone[i] for i in order]
+
+
+class Edits(Policy):
+    """Commits the first MASK and makes arbitrary edits: what must not confuse the cache."""
+
+    name = "edits"
+    edits = (Append, Trim, Insert, Delete)
+    windows = True
+
+    def commit(self, view: View, prediction: Prediction) -> np.ndarray:
+        return view.masked[:1]
+
+    def step(self, view: View, prediction: Prediction) -> Step:
+        chance = random.Random(f"{self.params.seed} {view.step}")
+        masks = view.masked[1:].tolist()
+        kind = chance.choice(["append", "trim", "insert", "delete", "nothing"])
+        edit: Any = None
+        if kind == "append" and view.length < 30:
+            edit = Append(chance.randint(1, 5))
+        if kind == "trim" and masks and masks[-1] == view.length - 1:
+            edit = Trim(1)
+        if kind == "insert" and view.length < 30:
+            edit = Insert(chance.randint(0, view.length), chance.randint(1, 3))
+        if kind == "delete" and masks:
+            edit = Delete(np.array(sorted(chance.sample(masks, min(len(masks), 2)))))
+        return Step(view.masked[:1], () if edit is None else (edit,))
+
+
+@pytest.fixture
+def with_edits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_policies", dict(policies()))
+    register_policy(Edits)
+
+
+@pytest.mark.usefixtures("with_edits")
+@pytest.mark.parametrize("seed", range(12))
+def test_after_any_edits_what_is_kept_is_what_a_list_of_positions_keeps(seed: int) -> None:
+    """The naive cache makes the same edit of a list of canvas positions and of what it keeps."""
+    model = random_llada(**MODELS["mostly text, unsure"])
+    net = NaiveTransformer(model)
+    params = DecodeParams(
+        policy="edits",
+        seed=seed,
+        initial_length=12,
+        max_new_tokens=40,
+        early_stop=False,
+        cache="window",
+        cache_window=4,
+        cache_back=2,
+        cache_commits=7,
+        cache_steps=4,
+    )
+    runner = ModelRunner(model, SPECIAL)
+    snapshots: list[torch.Tensor] = []
+    engine = Engine(runner, SPECIAL, lambda ids: "")
+
+    def note(row: Any, _: Any) -> None:
+        store = runner.cache._stores[(row, False)]  # type: ignore[union-attr]
+        snapshots.append(store.kept[:, :, :, : store.length].clone())
+
+    engine.observe = note
+    prompt = [7, 8, 9, 10, 11]
+    output = engine.finish([engine.submit(Request("", prompt, params))])[0]
+    kept, nfe, positions = naive_edits(net, prompt, params)
+    assert output.usage.nfe == nfe == len(snapshots)
+    assert output.usage.positions_evaluated == positions
+    assert len({len(kept_then) for kept_then in kept}) > 1, "the length changed"
+    for ours, theirs in zip(snapshots, kept, strict=True):
+        keys = torch.stack([torch.stack([layer[0] for layer in entry]) for entry in theirs])
+        values = torch.stack([torch.stack([layer[1] for layer in entry]) for entry in theirs])
+        torch.testing.assert_close(ours[:, 0], keys.permute(1, 2, 0, 3), rtol=0, atol=1e-4)
+        torch.testing.assert_close(ours[:, 1], values.permute(1, 2, 0, 3), rtol=0, atol=1e-4)
+
+
+def naive_edits(
+    net: NaiveTransformer, prompt: list[int], params: DecodeParams
+) -> tuple[list[list[Any]], int, int]:
+    """The same policy on a list: what is kept for each position after every forward."""
+    mask, ends = SPECIAL.mask, SPECIAL.ends
+    canvas = [mask] * params.initial_length
+    kept: list[Any] = [net.nothing() for _ in range(len(prompt) + len(canvas))]
+    touched = [False] * len(canvas)
+    policy = Edits(params, SPECIAL)
+    seen: list[list[Any]] = []
+    refresh, sees_end, commits, steps, positions = True, False, 0, 0, 0
+    while mask in canvas:
+        start, total = len(prompt), len(prompt) + len(canvas)
+        masked = [at for at, token in enumerate(canvas) if token == mask]
+        last = masked[: params.cache_window][-1]
+        compute = list(range(total))
+        if not (refresh or (last == len(canvas) - 1 and not sees_end)):
+            window = range(max(0, start + masked[0] - params.cache_back), start + last + 1)
+            compute = [
+                at for at in compute if at in window or (at >= start and touched[at - start])
+            ]
+        full = len(compute) == total
+        logits = net([*prompt, *canvas], compute, kept).clone()
+        seen.append([list(entry) for entry in kept])
+        positions += len(compute)
+        logits[:, mask] = -torch.inf
+        tokens = dict(zip(compute, logits.argmax(-1).tolist(), strict=True))
+        inside = [at for at in masked if start + at in tokens]
+        view = View(np.array(canvas), np.array(inside), len(seen) - 1)
+        if full:
+            refresh, commits, steps, touched = False, 0, 0, [False] * len(canvas)
+        token = tokens[start + inside[0]]
+        ended = token in ends or bool(set(canvas) & set(ends))
+        if not full and len(masked) == 1 and not ended:
+            refresh = True
+        else:
+            canvas[inside[0]], touched[inside[0]] = token, True
+            commits += 1
+        steps += 1
+        refresh = refresh or commits >= params.cache_commits or steps >= params.cache_steps
+        if full:
+            for edit in policy.step(view, None).edits:  # type: ignore[arg-type]
+                tail = kept[start:]
+                if isinstance(edit, Append):
+                    canvas += [mask] * edit.count
+                    tail += [net.nothing() for _ in range(edit.count)]
+                    touched += [True] * edit.count
+                elif isinstance(edit, Trim):
+                    del canvas[-edit.count :], tail[-edit.count :], touched[-edit.count :]
+                elif isinstance(edit, Insert):
+                    refresh = refresh or edit.at < len(canvas)
+                    canvas[edit.at : edit.at] = [mask] * edit.count
+                    tail[edit.at : edit.at] = [net.nothing() for _ in range(edit.count)]
+                    touched[edit.at : edit.at] = [True] * edit.count
+                else:
+                    behind = range(len(canvas) - len(edit.positions), len(canvas))
+                    refresh = refresh or list(edit.positions) != list(behind)
+                    for at in reversed(edit.positions):
+                        del canvas[at], tail[at], touched[at]
+                kept[start:] = tail
+        predicted = any(tokens[start + at] in ends for at in inside)
+        sees_end = predicted or bool(set(canvas) & set(ends))
+    return seen, len(seen), positions
+
+
+def test_a_row_that_finds_no_room_runs_exact_and_is_counted() -> None:
+    model = random_llada(**MODELS["balanced"])
+    prompts = some_prompts(6, seed=4)
+    exact = DecodeParams(early_stop=False, **LIMITS)
+    window = exact.replaced(cache="window", **SETTINGS["small"])
+    runner = ModelRunner(model, SPECIAL, cache_megabytes=1)
+    assert runner.cache is not None
+    runner.cache.limit = 2 * BLOCK  # room for two rows
+    outputs = decode(runner, prompts, [window] * 6)
+    without = decode(runner, prompts, [exact] * 6)
+    cached = decode(ModelRunner(model, SPECIAL), prompts, [window] * 6)
+    ran_exact = [output.usage.refreshes == output.usage.nfe for output in outputs]
+    assert 0 < sum(ran_exact) < 6 and runner.cache.refused >= sum(ran_exact)
+    for output, alone, kept, refused in zip(outputs, without, cached, ran_exact, strict=True):
+        expected = alone if refused else kept
+        assert output.canvas_token_ids == expected.canvas_token_ids
+    assert runner.cache.used == 0
+
+
+def test_the_published_traces_with_a_refresh_in_every_step(golden_model: Any) -> None:
+    special = SpecialTokens(mask=3, eos=2)
+    lines = (DATA / "golden" / "traces.jsonl").read_text().splitlines()[::9]
+    traces = [json.loads(line) for line in lines]
+    params = [
+        DecodeParams.from_mapping(
+            {"max_new_tokens": 256, "early_stop": False, **EVERY_STEP, **trace["parameters"]}
+        )
+        for trace in traces
+    ]
+    runner = ModelRunner(golden_model, special)
+    outputs = decode(runner, [t["prompt_token_ids"] for t in traces], params, special=special)
+    assert canvases(outputs) == [trace["canvas_token_ids"] for trace in traces]
+
+
+def test_a_stream_shows_no_mask_and_says_which_steps_were_windows() -> None:
+    model = random_llada(**MODELS["mostly text, unsure"])
+    how = {**LIMITS, "initial_length": 48, "cache": "window", **SETTINGS["small"]}
+    params = DecodeParams(policy="fixed", early_stop=False, **how)
+    engine = Engine(ModelRunner(model, SPECIAL), SPECIAL, lambda ids: "")
+    handle = engine.submit(Request("", [7, 8, 9], params), Detail.STEPS)
+    events = list(engine.follow(handle))
+    assert all(SPECIAL.mask not in event.draft_ids for event in events)
+    windows = [event.record for event in events if not event.record.refresh]
+    assert windows and all(record.rho is None for record in windows)
+    assert all(record.computed < 3 + record.length for record in windows)
+    assert sum(event.record.computed for event in events) == (
+        handle.result().usage.positions_evaluated
+    )
+
+
+def test_refreshes_of_different_rows_are_spread_over_steps() -> None:
+    model = random_llada(**MODELS["mostly text, unsure"])
+    prompts = some_prompts(8, seed=6)
+    how = {**LIMITS, "cache": "window", "cache_window": 4, "cache_back": 2, "early_stop": False}
+    params = DecodeParams(policy="fixed", **how)
+    runner = ModelRunner(model, SPECIAL)
+    refreshes: list[int] = []
+    predict = runner.predict
+
+    def counted(rows: Any) -> Any:
+        refreshes.append(sum(row.refreshes_next for row in rows))
+        return predict(rows)
+
+    runner.predict = counted  # type: ignore[method-assign]
+    outputs = decode(runner, prompts, [params] * 8)
+    assert max(refreshes[1:]) <= 2, "all begin at once; then at most a quarter of them"
+    alone = [decode(ModelRunner(model, SPECIAL), [p], [params])[0] for p in prompts]
+    assert canvases(outputs) == canvases(alone)
+    assert [o.usage.nfe for o in outputs] == [o.usage.nfe for o in alone], "waiting is no step"
+
+
+def test_a_process_may_set_the_cache_for_requests_that_do_not_say(byte_checkpoint: Any) -> None:
+    llm = LLM(str(byte_checkpoint), cache="window", cache_window=5)
+    unsaid = llm.preparer.prepare("hello", DecodeParams()).params
+    assert (unsaid.cache, unsaid.cache_window, unsaid.cache_steps) == ("window", 5, 8)
+    said = llm.preparer.prepare("hello", DecodeParams(cache="none", cache_window=7)).params
+    assert (said.cache, said.cache_window) == ("none", 7)
+    long = DecodeParams(initial_length=96, max_new_tokens=96, policy="fixed")
+    usage = llm.generate(["hello"], long)[0].usage
+    assert usage.positions_evaluated < usage.positions_exact

@@ -1,0 +1,70 @@
+"""A local Hub with one model, and commands run against it in this process."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from huggingface_hub import constants
+
+from rho_eos import cli
+from tests.checkpoints import write_checkpoint
+from tests.hub import Hub, Repo, serve_hub
+
+MODEL = "someone/byte-llada"
+GENERATE = ("generate", "hello", "--max-new-tokens", "8", "--initial-length", "8", "--model")
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights that are large beside their headers, in several files."""
+    folder = tmp_path_factory.mktemp("sharded")
+    return write_checkpoint(folder, width=256, shard_size="1200KB")
+
+
+@pytest.fixture
+def hub(sharded: Path) -> Iterator[Hub]:
+    with serve_hub({MODEL: Repo.of(sharded)}) as hub:
+        yield hub
+
+
+@pytest.fixture
+def cache(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This process's client asks the local Hub and has a cache of its own."""
+    folder = tmp_path / "home" / "hub"
+    template = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "home" / "token"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    # What is lost of a cut connection is less than a piece; the client's own has 10 MB.
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 100_000)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    return folder
+
+
+@pytest.fixture
+def run(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["rho-eos", *words])
+        started = time.monotonic()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Ran(code, *capsys.readouterr(), time.monotonic() - started)
+
+    return run
