@@ -58,7 +58,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def preparer(checkpoint: Path) -> Preparer:
-    return Preparer(open_checkpoint(EngineConfig(model=str(checkpoint))))
+    config = EngineConfig(model=str(checkpoint))
+    return Preparer(open_checkpoint(config), config)
 
 
 def test_the_tokenizer_of_these_tests_would_parse_user_text(checkpoint: Path) -> None:
@@ -212,6 +213,7 @@ def test_a_text_that_cannot_be_written_without_a_token_is_refused() -> None:
 
 @pytest.mark.parametrize("prompt", [[3, 2, 5], {"prompt_token_ids": [2]}])
 def test_a_mask_among_the_ids_of_a_prompt_is_refused(byte_checkpoint: Path, prompt: object) -> None:
-    preparer = Preparer(open_checkpoint(EngineConfig(model=str(byte_checkpoint))))
+    config = EngineConfig(model=str(byte_checkpoint))
+    preparer = Preparer(open_checkpoint(config), config)
     with pytest.raises(UserError, match="the prompt holds the MASK id 2"):
         preparer.prepare(prompt, DecodeParams())

@@ -226,7 +226,8 @@ def test_ids_are_found_under_the_names_of_the_family(model_type: str, mask: str,
 
 def test_the_context_is_what_the_family_was_trained_on(tmp_path: Path) -> None:
     folder = changed(tmp_path, "dream", max_position_embeddings=131072)
-    preparer = Preparer(open_checkpoint(EngineConfig(model=str(folder))))
+    config = EngineConfig(model=str(folder))
+    preparer = Preparer(open_checkpoint(config), config)
     assert preparer.checkpoint.context_length == 2048
     preparer.prepare([5] * 1000, DecodeParams())
     with pytest.raises(UserError, match=r"2048 tokens.*more than the model's context of 2048"):
@@ -237,11 +238,12 @@ def test_the_context_is_what_the_family_was_trained_on(tmp_path: Path) -> None:
     assert open_checkpoint(EngineConfig(model=str(other))).context_length == 131072
 
 
+@pytest.mark.parametrize("cache", ["none", "window"])
 @pytest.mark.parametrize("name", ["llada-moe", "llada-moe-bias", "illada", "dream", "a2d-qwen2"])
-def test_rows_decode_together_as_they_do_alone(name: str) -> None:
+def test_rows_decode_together_as_they_do_alone(name: str, cache: str) -> None:
     """The whole path, with the attention, the experts and the shift of the family."""
     llm = LLM(str(PARITY / name), mask_token_id=3)
-    params = DecodeParams(policy="rho-eos", initial_length=12, max_new_tokens=24)
+    params = DecodeParams(policy="rho-eos", initial_length=12, max_new_tokens=24, cache=cache)
     prompts = [[5 + n] * n + [9, 11] for n in (1, 4, 13, 6)]
     together = llm.generate(prompts, params)
     alone = [llm.generate([prompt], params)[0] for prompt in prompts]
