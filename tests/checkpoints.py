@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from rho_eos.models import LLaDAConfig, LLaDAForMaskedLM
@@ -41,16 +41,53 @@ def byte_tokenizer(chat_template: str | None = CHAT_TEMPLATE) -> PreTrainedToken
     )
 
 
+def unlisted_tokenizer(chat_template: str | None = CHAT_TEMPLATE) -> PreTrainedTokenizerFast:
+    """Made as LLaDA's is: added tokens beyond the model's vocabulary, most of them listed nowhere.
+
+    Some are marked as special and some are not. Byte-level BPE that also learnt parts of them.
+    """
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [
+        ("<", "|"),
+        ("|", ">"),
+        ("e", "o"),
+        ("eo", "t"),
+        ("Ċ", "Ċ"),
+        ("<|", "eot"),
+        ("i", "d"),
+    ]
+    pieces = [*alphabet, *("".join(pair) for pair in merges)]
+    tokenizer = Tokenizer(models.BPE({p: i for i, p in enumerate(pieces)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_tokens([AddedToken(content, special=True) for content in SPECIAL])
+    tokenizer.add_tokens(
+        [
+            AddedToken(text, special=False, normalized=False)
+            for text in ("<role>", "<|eot_id|>>", "ĠĠ")
+        ]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=SPECIAL[0],
+        eos_token=SPECIAL[1],
+        pad_token=SPECIAL[1],
+        chat_template=chat_template,
+        clean_up_tokenization_spaces=False,
+    )
+
+
 def write_checkpoint(
     folder: Path,
     seed: int = 0,
     eos_bias: float = 0.0,
     chat_template: str | None = CHAT_TEMPLATE,
+    tokenizer: PreTrainedTokenizerFast | None = None,
     width: int = 32,
     shard_size: str = "1GB",
 ) -> Path:
     """A LLaDA-layout checkpoint of random weights; `eos_bias` > 0 makes it end its answers."""
-    tokenizer = byte_tokenizer(chat_template)
+    tokenizer = tokenizer or byte_tokenizer(chat_template)
     torch.manual_seed(seed)
     config = LLaDAConfig(
         d_model=width,
@@ -60,7 +97,7 @@ def write_checkpoint(
         vocab_size=len(tokenizer),
         max_sequence_length=512,
         init_std=0.3,
-        mask_token_id=tokenizer.mask_token_id,
+        mask_token_id=tokenizer.convert_tokens_to_ids(SPECIAL[2]),
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.eos_token_id,
     )

@@ -33,7 +33,7 @@ def _load(folder: Path) -> Any:
 
     import rho_eos.models  # noqa: F401  registers the families
 
-    return AutoModelForMaskedLM.from_pretrained(folder).eval()
+    return AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
 
 
 @pytest.fixture

@@ -44,6 +44,11 @@ class Preparer:
             params = params.replaced(**unsaid)
         with self.tokenizer_lock:
             ids = encode_prompt(prompt, self.tokenizer, vocabulary, raw, answer_prefix)
+        if self.checkpoint.special.mask in ids:
+            raise UserError(
+                f"the prompt holds the MASK id {self.checkpoint.special.mask}; MASKs belong into "
+                "the canvas: a prompt is not decoded"
+            )
         if params.stop and self.tokenizer is None:
             raise UserError("stop takes strings, but this model has no tokenizer")
         if canvas is not None:

@@ -7,12 +7,17 @@ from typing import Any
 from jinja2 import TemplateError
 
 from rho_eos.errors import UserError
+from rho_eos.user_text import added_among, encode_as_text, holds_added_token, split_at_added
 
 Message = Mapping[str, Any]
 #: A text, a conversation, token ids, or a mapping that holds one of them under its name.
 Prompt = str | Sequence[int] | Sequence[Message] | Mapping[str, Any]
 
 _KINDS = ("prompt", "messages", "prompt_token_ids")
+#: Stands for a user's text in a rendered template; templates that trim a text lose the outer signs,
+#: which count as whitespace.
+_MARK = "\x1c\x1a{}\x1a\x1c"
+_FOUND = re.compile("(\x1c?)\x1a([0-9]+)\x1a(\x1c?)")
 
 
 def encode_prompt(
@@ -33,7 +38,7 @@ def encode_prompt(
         if not isinstance(content, str) or not content.strip():
             raise UserError("the prompt is empty")
         if raw or tokenizer.chat_template is None:
-            return _as_text(tokenizer, content + answer_prefix, add_special_tokens=True)
+            return encode_as_text(tokenizer, content + answer_prefix, add_special_tokens=True)
         content = [{"role": "user", "content": content}]
     return encode_chat(content, tokenizer, answer_prefix)
 
@@ -41,23 +46,49 @@ def encode_prompt(
 def encode_chat(messages: Sequence[Message], tokenizer: Any, answer_prefix: str = "") -> list[int]:
     """A conversation in the tokenizer's chat template, ready for the assistant's turn.
 
-    Special tokens that a user writes out literally stay text: only the template's own are parsed.
+    Tokens that a user writes out literally stay text: only the template's own are parsed. Which
+    ones those are shows where the template is rendered with marks in place of the contents.
     """
     _check_messages(messages)
     if tokenizer.chat_template is None:
         text = "\n\n".join(message["content"] for message in messages)
-        return _as_text(tokenizer, text + answer_prefix, add_special_tokens=True)
-    if not any(_holds_special(tokenizer, message["content"]) for message in messages):
-        text = _render(tokenizer, messages) + answer_prefix
-        return list(tokenizer.encode(text, add_special_tokens=False))
-    marks = [f"\x1a{number}\x1a" for number in range(len(messages))]
-    marked = [{**message, "content": mark} for message, mark in zip(messages, marks, strict=True)]
+        return encode_as_text(tokenizer, text + answer_prefix, add_special_tokens=True)
+    _check_other_fields(messages, tokenizer)
+    alone = _render(tokenizer, [_marked(message, n) for n, message in enumerate(messages)])
+    own = added_among(tokenizer, tokenizer.encode(alone, add_special_tokens=False))
+    text = _render(tokenizer, messages) + answer_prefix
+    ids = list(tokenizer.encode(text, add_special_tokens=False))
+    if added_among(tokenizer, ids) == own:
+        return ids
+    contents = [message["content"] for message in messages] + [answer_prefix]
+    return _encode_marked(tokenizer, alone + _MARK.format(len(messages)), contents)
+
+
+def _marked(message: Message, number: int) -> Message:
+    # Templates may ask whether there is a content at all, so an empty one stays as it is.
+    blank = not message["content"].strip()
+    return message if blank else {**message, "content": _MARK.format(number)}
+
+
+def _encode_marked(tokenizer: Any, template: str, contents: Sequence[str]) -> list[int]:
+    """The template's own tokens, and the text between them with the contents back in place."""
+
+    def content(mark: re.Match[str]) -> str:
+        text = contents[int(mark[2])]
+        text = text if mark[1] else text.lstrip()
+        return text if mark[3] else text.rstrip()
+
     ids: list[int] = []
-    for piece in re.split("(\x1a[0-9]+\x1a)", _render(tokenizer, marked) + answer_prefix):
-        if piece in marks:
-            ids += _as_text(tokenizer, messages[marks.index(piece)]["content"].strip())
-        else:
-            ids += tokenizer.encode(piece, add_special_tokens=False)
+    for piece in split_at_added(tokenizer, template):
+        if isinstance(piece, int):
+            ids.append(piece)
+        elif "\x1a" in _FOUND.sub("", piece):
+            raise UserError(
+                "a message holds a special token of the model, and the model's chat template "
+                "changes messages, so that it cannot be kept as text"
+            )
+        elif piece:
+            ids += encode_as_text(tokenizer, _FOUND.sub(content, piece))
     return ids
 
 
@@ -94,6 +125,14 @@ def _check_messages(messages: Any) -> None:
         raise UserError("the messages are empty")
 
 
+def _check_other_fields(messages: Sequence[Message], tokenizer: Any) -> None:
+    """A role or a name is part of the template's own text, so it may not hold its tokens."""
+    for message in messages:
+        for field, value in message.items():
+            if field != "content" and holds_added_token(tokenizer, str(value)):
+                raise UserError(f"the {field} of a message holds a special token: {value!r}")
+
+
 def _render(tokenizer: Any, messages: Sequence[Message]) -> str:
     try:
         text = tokenizer.apply_chat_template(
@@ -102,14 +141,3 @@ def _render(tokenizer: Any, messages: Sequence[Message]) -> str:
     except TemplateError as error:  # some templates insist on turns that alternate, or on roles
         raise UserError(f"the model's chat template refuses these messages: {error}") from error
     return str(text)
-
-
-def _holds_special(tokenizer: Any, text: str) -> bool:
-    return any(token in text for token in tokenizer.all_special_tokens)
-
-
-def _as_text(tokenizer: Any, text: str, add_special_tokens: bool = False) -> list[int]:
-    """Encode with special tokens spelled out in the text treated as ordinary characters."""
-    return list(
-        tokenizer.encode(text, add_special_tokens=add_special_tokens, split_special_tokens=True)
-    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rho_eos.models.llada import LLaDAForMaskedLM
+from rho_eos.models.families.llada import LLaDAForMaskedLM
 from rho_eos.tiny.batches import batches
 from rho_eos.tiny.model import FULL, QUICK, new_model
 from rho_eos.tiny.rows import LONGEST_CANVAS, NO_TARGET, Row, RowMaker

@@ -13,7 +13,7 @@ import torch
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
 from rho_eos.llm import LLM
-from rho_eos.models.llada import LLaDAForMaskedLM
+from rho_eos.models.families.llada import LLaDAForMaskedLM
 from rho_eos.tiny.batches import batches
 from rho_eos.tiny.model import QUICK, new_model
 from rho_eos.tiny.muon import orthogonalised

@@ -3,22 +3,19 @@
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 from transformers.conversion_mapping import register_checkpoint_conversion_mapping
 
-from rho_eos.models import llada
-from rho_eos.models.dream import DreamConfig, DreamForMaskedLM, DreamModel
-from rho_eos.models.llada import LLaDAConfig, LLaDAForMaskedLM, LLaDAModel
-from rho_eos.models.qwen3 import A2DQwen3Config, A2DQwen3ForMaskedLM, A2DQwen3Model
+from rho_eos.models.families import load_families
+from rho_eos.models.families.a2d_qwen3 import A2DQwen3Config, A2DQwen3ForMaskedLM
+from rho_eos.models.families.dream import DreamConfig, DreamForMaskedLM
+from rho_eos.models.families.llada import LLaDAConfig, LLaDAForMaskedLM
+from rho_eos.models.family import FAMILIES, find_family
 
-FAMILIES = {
-    "llada": (LLaDAConfig, LLaDAModel, LLaDAForMaskedLM),
-    "Dream": (DreamConfig, DreamModel, DreamForMaskedLM),
-    "a2d-qwen3": (A2DQwen3Config, A2DQwen3Model, A2DQwen3ForMaskedLM),
-}
-
-for _model_type, (_config, _stack, _masked_lm) in FAMILIES.items():
-    AutoConfig.register(_model_type, _config, exist_ok=True)
-    AutoModel.register(_config, _stack, exist_ok=True)
-    AutoModelForMaskedLM.register(_config, _masked_lm, exist_ok=True)
-register_checkpoint_conversion_mapping("llada", llada.weight_renames(), overwrite=True)
+load_families()
+for _family in FAMILIES.values():
+    AutoConfig.register(_family.name, _family.config, exist_ok=True)
+    AutoModel.register(_family.config, _family.stack, exist_ok=True)
+    AutoModelForMaskedLM.register(_family.config, _family.masked_lm, exist_ok=True)
+    if _family.weights:
+        register_checkpoint_conversion_mapping(_family.name, [*_family.weights], overwrite=True)
 
 __all__ = [
     "FAMILIES",
@@ -28,4 +25,5 @@ __all__ = [
     "DreamForMaskedLM",
     "LLaDAConfig",
     "LLaDAForMaskedLM",
+    "find_family",
 ]

@@ -5,6 +5,7 @@ around them and make loading strict: transformers fills a missing weight with ra
 warning, and a diffusion model with one random layer still writes fluent nonsense.
 """
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ class BidirectionalStack:
     layers: nn.ModuleList
     norm: nn.Module
     rotary_emb: nn.Module
+    rotates_in_float32 = False
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)  # type: ignore[call-arg]
@@ -50,7 +52,7 @@ class BidirectionalStack:
         )
         kwargs |= {
             "attention_mask": mask,
-            "position_embeddings": self.rotary_emb(hidden, position_ids),
+            "position_embeddings": self._rotation(hidden, position_ids),
         }
         *layers, last = self.layers
         for layer in layers:
@@ -60,6 +62,23 @@ class BidirectionalStack:
         else:
             hidden = _read(last, hidden, read_at, **kwargs)
         return BaseModelOutput(last_hidden_state=self.norm(hidden))
+
+    def _rotation(self, hidden: torch.Tensor, position_ids: torch.Tensor) -> Any:
+        """Cosines and sines, in the type of what they are asked for with."""
+        like = hidden[:0].float() if self.rotates_in_float32 else hidden
+        return self.rotary_emb(like, position_ids)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Cast and move as asked, but leave the rotation's frequencies in float32.
+
+        Rounded to bfloat16 they are off by a radian a few hundred positions on.
+        """
+        before = dict(self.rotary_emb.named_buffers())
+        result = super()._apply(fn, recurse)  # type: ignore[misc]
+        for name, after in list(self.rotary_emb.named_buffers()):
+            if after.dtype != before[name].dtype:
+                setattr(self.rotary_emb, name, before[name].to(after.device))
+        return result
 
 
 def _read(layer: Any, hidden: torch.Tensor, read_at: torch.Tensor, **kwargs: Any) -> torch.Tensor:
@@ -83,10 +102,16 @@ class MaskedDiffusionHead:
 
     #: The prediction for position i is read at position i - prediction_shift (Dream: 1).
     prediction_shift = 0
+    config_class: type[Any]
     stack_class: type[nn.Module]
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
 
     def __init__(self, config: Any) -> None:
+        if not isinstance(config, self.config_class):
+            raise UserError(
+                f"{type(self).__name__} takes a {self.config_class.__name__}, but got a "
+                f"{type(config).__name__}; AutoModelForMaskedLM finds the right class"
+            )
         super().__init__(config)  # type: ignore[call-arg]
         self.model = self.stack_class(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
@@ -112,11 +137,19 @@ class MaskedDiffusionHead:
         return output.to_tuple() if return_dict is False else output
 
     @classmethod
-    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
+    def check_folder(cls, folder: Path) -> None:
+        """For what the complaints of `from_pretrained` would not tell."""
+
+    @classmethod
+    def from_pretrained(
+        cls, source: Any, *args: Any, output_loading_info: bool = False, **kwargs: Any
+    ) -> Any:
         """Load as transformers does, but fail when any weight is missing, unknown or misshapen."""
+        if source is not None and Path(source).is_dir():
+            cls.check_folder(Path(source))
         # Sizes are "ignored" only so that a misshapen weight reaches the complaints below by name.
         kwargs |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
-        model, info = super().from_pretrained(*args, **kwargs)  # type: ignore[misc]
+        model, info = super().from_pretrained(source, *args, **kwargs)  # type: ignore[misc]
         complaints = [
             f"{what} {_some(keys)}"
             for what, keys in (

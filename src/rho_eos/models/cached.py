@@ -87,14 +87,13 @@ def _describe(
     last_used: datetime | None,
 ) -> CachedModel:
     config = _read(folder / "config.json")
-    kind = config.get("model_type")
     try:
         files = weight_files(folder)
         missing = sum(not file.exists() for file in files)
         parameters = _estimate(folder, config) if missing else measure(files, None)[0]
     except UserError:  # damaged: loading says how
         files, missing, parameters = (), 1, None
-    family = str(kind) if kind in FAMILIES else None
+    family = next((name for name, known in FAMILIES.items() if known.matches(config)), None)
     return CachedModel(
         model, revision, names, size, family, len(files), missing, parameters, last_used
     )

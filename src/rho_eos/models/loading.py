@@ -8,11 +8,16 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
 
 from rho_eos.config import EngineConfig
 from rho_eos.errors import UserError
-from rho_eos.models import FAMILIES
+from rho_eos.models import FAMILIES, find_family
 from rho_eos.models.attention import PACKED
 from rho_eos.models.download import fetch_weights
 from rho_eos.models.hub import HubModel, find_hub_model, remote_header
@@ -49,7 +54,9 @@ class Checkpoint:
 
     @property
     def context_length(self) -> int:
-        return int(self.config.max_position_embeddings)
+        """What the model was trained on, which may be less than its config promises."""
+        promised = int(self.config.max_position_embeddings)
+        return min(promised, FAMILIES[self.family].context_limit or promised)
 
 
 def open_checkpoint(config: EngineConfig) -> Checkpoint:
@@ -150,30 +157,41 @@ def _read_config(folder: Path) -> Any:
     path = folder / "config.json"
     if not path.exists():
         raise UserError(f"{folder} has no config.json, so it is no checkpoint folder")
-    model_type = _read_json(path).get("model_type")
-    if model_type not in FAMILIES:
-        raise UserError(
-            f"{path} says model_type {model_type!r}; known families are {', '.join(FAMILIES)}"
-        )
     try:
-        return AutoConfig.from_pretrained(folder)
+        family = find_family(_read_json(path))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except UserError:
         raise
     except (TypeError, ValueError) as error:
-        raise UserError(f"{path} is no usable {model_type} config: {error}") from error
+        raise UserError(f"{path} is no usable {family.name} config: {error}") from error
 
 
 def _read_tokenizer(folder: Path) -> Any:
     settings = folder / "tokenizer_config.json"
-    if not settings.exists() and not (folder / "tokenizer.json").exists():
+    whole = (folder / "tokenizer.json").exists()
+    if not settings.exists() and not whole:
         return None
-    declared = _read_json(settings).get("tokenizer_class") if settings.exists() else None
-    native = NATIVE_TOKENIZERS.get(str(declared))
-    loader = getattr(transformers, native) if native else AutoTokenizer
+    declared = _read_json(settings) if settings.exists() else {}
+    kind = str(declared.get("tokenizer_class"))
+    loader: Any = AutoTokenizer
+    if kind in NATIVE_TOKENIZERS:
+        loader = getattr(transformers, NATIVE_TOKENIZERS[kind])
+    elif "auto_map" in declared and not hasattr(transformers, kind):
+        if not whole:
+            raise UserError(
+                f"the tokenizer in {folder} is a {kind}, its own code, which is never run"
+            )
+        loader = PreTrainedTokenizerFast  # tokenizer.json says all that is needed
     try:
-        return loader.from_pretrained(folder)
+        tokenizer = loader.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises plain Exception for a bad file
         raise UserError(f"cannot read the tokenizer in {folder}: {error}") from error
+    if not hasattr(tokenizer, "backend_tokenizer"):
+        raise UserError(f"the tokenizer in {folder} is a {kind}, which has no fast form")
+    return tokenizer
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:

@@ -1,21 +1,27 @@
-"""MASK, EOS and end-of-turn ids: from the user, else the config, else the tokenizer."""
+"""MASK, EOS and end-of-turn ids: from the user, else the config, else the tokenizer.
+
+Nothing is taken for granted about a family: an id that stands nowhere is asked for.
+"""
 
 from typing import Any
 
 from rho_eos.config import EngineConfig
 from rho_eos.errors import UserError
+from rho_eos.models.family import FAMILIES
 from rho_eos.tokens import SpecialTokens
 
-#: Names of the end-of-turn token in the chat formats of the families we know (LLaDA, Qwen).
-END_OF_TURN_NAMES = ("<|eot_id|>", "<|im_end|>")
+#: Names of the end-of-turn token in the chat formats we know, tried after the family's own.
+END_OF_TURN_NAMES = ("<|eot_id|>", "<|im_end|>", "<|role_end|>")
 
 
 def find_special_tokens(config: EngineConfig, model_config: Any, tokenizer: Any) -> SpecialTokens:
     """Raise when MASK or EOS is nowhere to be found: decoding cannot start without them."""
+    family = FAMILIES[model_config.model_type]
     mask = _first(
         config.mask_token_id,
         getattr(model_config, "mask_token_id", None),
         getattr(tokenizer, "mask_token_id", None),
+        _named(tokenizer, family.mask_names),
     )
     eos = _first(
         config.eos_token_id,
@@ -33,8 +39,11 @@ def find_special_tokens(config: EngineConfig, model_config: Any, tokenizer: Any)
     assert mask is not None and eos is not None
     if mask == eos:
         raise UserError(f"mask_token_id and eos_token_id are both {mask}, but must differ")
-    end_of_turn = config.end_of_turn_id
-    return SpecialTokens(mask, eos, _named(tokenizer) if end_of_turn is None else end_of_turn)
+    end_of_turn = _first(
+        config.end_of_turn_id,
+        _named(tokenizer, (*family.end_of_turn_names, *END_OF_TURN_NAMES)),
+    )
+    return SpecialTokens(mask, eos, end_of_turn)
 
 
 def _first(*candidates: int | list[int] | None) -> int | None:
@@ -46,6 +55,7 @@ def _first(*candidates: int | list[int] | None) -> int | None:
     return None
 
 
-def _named(tokenizer: Any) -> int | None:
+def _named(tokenizer: Any, names: tuple[str, ...]) -> int | None:
+    """The id of the first of these tokens that the tokenizer has."""
     vocabulary = tokenizer.get_vocab() if tokenizer is not None else {}
-    return next((vocabulary[name] for name in END_OF_TURN_NAMES if name in vocabulary), None)
+    return next((vocabulary[name] for name in names if name in vocabulary), None)

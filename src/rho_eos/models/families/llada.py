@@ -1,10 +1,11 @@
 """LLaDA: Llama's layers without the causal mask, under LLaDA's own config fields and weight names.
 
-Covers LLaDA-8B-Base/Instruct, LLaDA-1.5 and iLLaDA (grouped-query attention, tied embeddings, other
-vocabularies). The config keeps the published field names, so a saved checkpoint is again one that
-the family's own code can read. LLaDA-MoE shares the model type but not the architecture: refused.
+Covers LLaDA-8B-Base/Instruct, LLaDA-1.5 and others of the same code (grouped-query attention, tied
+embeddings, other vocabularies). The config keeps the published field names, so a saved checkpoint
+is again one that the family's own code can read. LLaDA-MoE shares the model type but nothing else.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from transformers import LlamaModel, LlamaPreTrainedModel, PreTrainedConfig
@@ -12,6 +13,8 @@ from transformers.core_model_loading import WeightRenaming
 
 from rho_eos.errors import UserError
 from rho_eos.models.backbone import BidirectionalStack, MaskedDiffusionHead
+from rho_eos.models.family import Family, FamilyConfig, supports_only
+from rho_eos.models.rotation import FullPrecisionAttention
 
 #: Options of the published config that the checkpoints we know leave at these values.
 _ONLY_SUPPORTED: dict[str, Any] = {
@@ -30,10 +33,12 @@ _ONLY_SUPPORTED: dict[str, Any] = {
 }
 
 
-class LLaDAConfig(PreTrainedConfig):
+class LLaDAConfig(FamilyConfig, PreTrainedConfig):
     """LLaDA's published fields; `attribute_map` lets Llama's layers read them by their names."""
 
     model_type = "llada"
+    architecture = "LLaDAModelLM"
+    required = ("d_model", "n_layers", "n_heads", "vocab_size")
     attribute_map = {
         "hidden_size": "d_model",
         "num_hidden_layers": "n_layers",
@@ -66,6 +71,7 @@ class LLaDAConfig(PreTrainedConfig):
     layer_norm_with_affine: bool = True
     activation_type: str = "silu"
     rope: bool = True
+    rope_full_precision: bool = True
     alibi: bool = False
     include_bias: bool = False
     include_qkv_bias: bool | None = False
@@ -75,24 +81,16 @@ class LLaDAConfig(PreTrainedConfig):
     scale_logits: bool = False
     clip_qkv: float | None = None
     attention_dropout: float = 0.0
-    mask_token_id: int | None = 126336
+    mask_token_id: int | None = None
     bos_token_id: int | None = None
-    eos_token_id: int | list[int] | None = 126081
-    pad_token_id: int | None = 126081
+    eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
     rope_parameters: dict[str, Any] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
-        if "num_experts" in kwargs:
-            raise UserError(
-                "this is a LLaDA-MoE checkpoint (its config has num_experts); "
-                "only dense LLaDA models are supported"
-            )
-        for field, value in _ONLY_SUPPORTED.items():
-            if (getattr(self, field) or None) != (value or None):
-                raise UserError(
-                    f"LLaDA config field {field} is {getattr(self, field)!r}; "
-                    f"only {value!r} is supported"
-                )
+        if kwargs.get("num_experts"):
+            raise UserError("a LLaDA config with num_experts is a LLaDAMoEConfig")
+        supports_only(self, _ONLY_SUPPORTED)
         self.n_kv_heads = self.n_kv_heads or self.n_heads
         self.mlp_hidden_size = self.mlp_hidden_size or self.mlp_ratio * self.d_model
         # The published code sizes its embedding by embedding_size where that is given.
@@ -102,15 +100,22 @@ class LLaDAConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def to_dict(self) -> dict[str, Any]:
-        """Only published fields and the published class name, so that LLaDA's own code reads it."""
+        """Only published fields, so that LLaDA's own code reads it."""
         fields = super().to_dict()
         for derived in ("rope_parameters", "head_dim"):
             fields.pop(derived, None)
-        return fields | {"architectures": ["LLaDAModelLM"]}
+        return fields
 
 
 class LLaDAModel(BidirectionalStack, LlamaModel):
     config_class = LLaDAConfig
+
+    def __init__(self, config: LLaDAConfig) -> None:
+        super().__init__(config)
+        if config.rope_full_precision:
+            self.rotates_in_float32 = True
+            for layer in self.layers:
+                layer.self_attn.__class__ = FullPrecisionAttention  # the same weights
 
 
 class LLaDAForMaskedLM(MaskedDiffusionHead, LlamaPreTrainedModel):
@@ -122,9 +127,16 @@ def _block(ours: str, published: str) -> WeightRenaming:
     return WeightRenaming(rf"transformer\.blocks\.(\d+)\.{published}\.", rf"layers.\1.{ours}.")
 
 
-def weight_renames() -> list[WeightRenaming]:
-    """Published name -> the name of the same weight in transformers' Llama."""
-    return [
+def without_experts(config: Mapping[str, Any]) -> bool:
+    return config.get("model_type") == "llada" and not config.get("num_experts")
+
+
+FAMILY = Family(
+    config=LLaDAConfig,
+    stack=LLaDAModel,
+    masked_lm=LLaDAForMaskedLM,
+    matches=without_experts,
+    weights=(  # to the names in transformers' Llama
         _block("self_attn.q_proj", "q_proj"),
         _block("self_attn.k_proj", "k_proj"),
         _block("self_attn.v_proj", "v_proj"),
@@ -137,4 +149,7 @@ def weight_renames() -> list[WeightRenaming]:
         WeightRenaming(r"^model\.transformer\.wte", r"model.embed_tokens"),
         WeightRenaming(r"^model\.transformer\.ln_f", r"model.norm"),
         WeightRenaming(r"^model\.transformer\.ff_out", r"lm_head"),
-    ]
+    ),
+    mask_names=("<|mdm_mask|>",),
+    end_of_turn_names=("<|eot_id|>",),
+)
