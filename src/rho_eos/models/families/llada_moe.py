@@ -2,7 +2,7 @@
 
 It shares LLaDA's model_type, but neither its config fields nor its weight names. Every position
 uses a few of many small MLPs; the experts of a layer are stored one by one and run as one grouped
-product, which on a CPU too is faster than a loop over them.
+product, which on a CPU in bfloat16 is faster than a loop over them.
 """
 
 from collections.abc import Mapping
