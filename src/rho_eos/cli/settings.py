@@ -41,7 +41,11 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
             return command(*given, **{p.name: values[p.name] for p in own})
 
         # A process's default for a request's parameter is not asked for where the request is.
-        named = {option.name: option for cls in classes for option in _options(cls)}
+        named: dict[str, inspect.Parameter] = {}
+        for cls in classes:
+            for option in _options(cls):
+                named.pop(option.name, None)
+                named[option.name] = option
         settings = list(named.values())
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + settings
@@ -64,7 +68,9 @@ def _options(cls: type[Settings]) -> list[inspect.Parameter]:
             help = f"{help}: {', '.join(policies())}"
         panel = _PANELS[cls]
         if not parameter.common:
-            help, panel = f"{help} ({', '.join(parameter.policies)})", "Parameters of policies"
+            panel = "Parameters of policies"
+            if len(parameter.policies) < len(policies()):
+                help = f"{help} ({', '.join(parameter.policies)})"
         options.append(_option(name, field, panel, help))
     return options
 
@@ -77,7 +83,7 @@ def _option(name: str, field: FieldInfo, panel: str, help: str | None = None) ->
         names.append("-m")
     info = typer.Option(
         *names,
-        help=help or field.description,
+        help=(help or str(field.description)).replace("[", r"\["),  # no markup in it
         show_default=_shown(field.default),
         rich_help_panel=panel,
         metavar=None if kind is bool else _metavar(field, kind),
