@@ -3,11 +3,12 @@
     python -m benchmarks.cache                # 200 held-out problems a task, about two hours
     python -m benchmarks.cache --limit 20     # a first look
 
-{fixed 256, fixed 512, Asym, Sym, frontier} × {exact, window, block-wise dual cache} at τ 0.9 and τ 0.999,
-where the model commits 3 to 4 tokens a forward, as 8B models do. One run: positions computed,
-seconds at batch 8, accuracy. The dual cache (tests/reference) has fixed lengths only, and decodes
-one row at a time, so its seconds are not compared; as published it fills the whole canvas, and it
-is also run with our early stop. Blocks of 32. Finished cells are kept in --out and not run again.
+{fixed 256, fixed 512, Asym, Sym, frontier} × {exact, window, block-wise dual cache} at τ 0.9 and at
+τ 0.999, where the model commits 3 to 4 tokens a forward, as 8B models do. One run: positions
+computed, seconds at batch 8, accuracy. The dual cache (tests/reference) has fixed lengths only and
+decodes one row at a time, so its seconds are not compared; as published it fills the whole canvas,
+and it is also run with our early stop. Blocks of 32. Finished cells are kept in --out and not run
+again.
 """
 
 import argparse
