@@ -46,14 +46,7 @@ class ModelRunner:
         self.in_model = Stopwatch()  # layers and vocabulary projection
         vocabulary = model.lm_head.out_features
         self.chunk = max(1, logits_megabytes * 2**20 // (vocabulary * 4))
-        self.largest_weight = max(
-            (
-                weight.numel()
-                for name, weight in model.named_parameters()
-                if ".layers." in name and weight.ndim == 2
-            ),
-            default=0,
-        )
+        self.largest_weight = _largest_weight(model.model)
 
     def predict(self, rows: Sequence[Row]) -> list[Prediction]:
         """One forward for all rows; a row's prediction does not depend on its batch mates."""
@@ -134,3 +127,9 @@ class ModelRunner:
 def guided(logits: torch.Tensor, without: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """Classifier-free guidance: away from what the model says without the prompt."""
     return without + (scale + 1) * (logits - without)
+
+
+def _largest_weight(stack: Any) -> int:
+    """Numbers in the largest weight of a layer, however few bytes each of them takes."""
+    linear = [m.in_features * m.out_features for m in stack.modules() if hasattr(m, "in_features")]
+    return max(linear, default=0)
