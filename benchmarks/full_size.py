@@ -6,7 +6,8 @@
 Writes a random LLaDA-8B into the folder (what is written depends on no download), measures each way
 of running it in a process of its own, and removes it again. Time and memory do not depend on the
 values of weights; quality does, and is not measured here. The machine should be quiet: what others
-do at the time is in the figures.
+do at the time is in the seconds. Beside them, in brackets, stand the seconds that cores worked on
+the forward: the work of others changes these less.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -31,30 +33,46 @@ def measure(folder: str, dtype: str, quantization: str, positions: list[int]) ->
     from rho_eos.errors import UserError
     from rho_eos.llm import LLM
 
+    own = _PeakOfOwn()
     started = time.perf_counter()
     try:
         llm = LLM(folder, dtype=dtype, quantization=quantization)
     except UserError as error:
         return {"refused": str(error)}
     found: dict[str, Any] = {"runs": llm.placement.sentence, "load": time.perf_counter() - started}
-    found["loaded"] = _memory()
+    found["loaded"] = own.peak
     one_step = DecodeParams(
         policy="fixed", initial_length=CANVAS, max_new_tokens=CANVAS, steps=1, early_stop=False
     )
-    found["seconds"], found["tokens"] = {}, {}
+    found["seconds"], found["core_seconds"], found["tokens"] = {}, {}, {}
     for count in [positions[0], *positions]:  # the first one also reads what is only mapped so far
         prompt = {"prompt_token_ids": [1000 + 7 * index for index in range(count - CANVAS)]}
-        started = time.perf_counter()
+        started, busy = time.perf_counter(), time.process_time()
         output = llm.generate([prompt], one_step)[0]
         found.setdefault("first", time.perf_counter() - started)
         found["seconds"][count] = time.perf_counter() - started
+        found["core_seconds"][count] = time.process_time() - busy
         found["tokens"][count] = output.canvas_token_ids
-    found["memory"] = _memory()
+    found["memory"] = _memory() | {"own peak": own.peak}
     return found
 
 
+class _PeakOfOwn(threading.Thread):
+    """The most memory that was the process's own; VmHWM also counts what is mapped from files."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak = 0.0
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            self.peak = max(self.peak, _memory().get("own", 0.0))
+            time.sleep(0.02)
+
+
 def _memory() -> dict[str, float]:
-    """GB: the peak, what is the process's own now, and what is mapped from the checkpoint."""
+    """GB: what is the process's own now, what is mapped from the checkpoint, the peak of both."""
     names = {"VmHWM": "peak", "RssAnon": "own", "RssFile": "mapped"}
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
@@ -66,7 +84,10 @@ def _memory() -> dict[str, float]:
 
 def in_process(arguments: list[str], seconds: float) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.full_size", "--measure", *arguments]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    environment = os.environ | {
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "OMP_WAIT_POLICY": "PASSIVE",  # so that waiting for another thread is not counted as work
+    }
     try:
         done = subprocess.run(
             command,
@@ -88,8 +109,13 @@ def in_process(arguments: list[str], seconds: float) -> dict[str, Any]:
 def row(way: str, found: dict[str, Any], reference: dict[str, Any] | None) -> str:
     if "refused" in found:
         return f"{way:<14} {found['refused']}"
-    seconds = "  ".join(f"{each:7.1f}" for each in found["seconds"].values())
-    memory = "  ".join(f"{found['memory'].get(name, 0):6.1f}" for name in ("peak", "own", "mapped"))
+    seconds = "  ".join(
+        f"{found['seconds'][count]:6.1f} ({found['core_seconds'][count]:6.1f})"
+        for count in found["seconds"]
+    )
+    memory = "  ".join(
+        f"{found['memory'].get(name, 0):6.1f}" for name in ("own peak", "own", "mapped")
+    )
     same = ""
     if reference is not None:
         pairs = [
@@ -98,7 +124,8 @@ def row(way: str, found: dict[str, Any], reference: dict[str, Any] | None) -> st
             for mine, theirs in zip(tokens, reference["tokens"][count], strict=True)
         ]
         same = f"{sum(mine == theirs for mine, theirs in pairs)}/{len(pairs)}"
-    return f"{way:<14} {found['load']:7.1f}  {found['first']:7.1f}  {seconds}  {memory}  {same:>7}  {found['runs']}"
+    start = f"{found['load']:7.1f}  {found['first']:7.1f}"
+    return f"{way:<14} {start}  {seconds}  {memory}  {same:>7}  {found['runs']}"
 
 
 def main() -> None:
@@ -125,10 +152,9 @@ def main() -> None:
         size = write_checkpoint(folder, config, given.layers)
         print(f"{size / 1e9:.1f} GB written in {time.perf_counter() - started:.0f} s")
     try:
-        head = "  ".join(f"{f'{count} pos':>7}" for count in positions)
-        print(
-            f"{'dtype/quant.':<14} {'load s':>7}  {'first':>7}  {head}    peak     own  mapped GB  same"
-        )
+        head = "  ".join(f"{f'{count} positions':>15}" for count in positions)
+        print(f"{'dtype/quant.':<14} {'load s':>7}  {'first':>7}  {head}", end="")
+        print("    peak   after  mapped GB  same")
         reference = None
         for way in given.ways.split(","):
             ask = [*way.split("/"), str(folder), "--positions", given.positions]

@@ -56,6 +56,12 @@ class LLM:
         )
         self._ids = itertools.count()
 
+    def warm_up(self) -> None:
+        """One small request, so that the first one that counts does not pay for first times."""
+        params = DecodeParams(policy="fixed", initial_length=8, max_new_tokens=8, steps=1)
+        ids = {"prompt_token_ids": [self.special.eos]}
+        self.generate([ids if self.tokenizer is None else "?"], params)
+
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],

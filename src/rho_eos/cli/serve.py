@@ -46,7 +46,9 @@ def _serve_here(engine_options: dict[str, Any], config: Any) -> None:
         from rho_eos.server.service import Service
     except ModuleNotFoundError as error:
         raise _missing(error, "serve") from error
-    serve_forever(Service(load(engine_options), config))
+    llm = load(engine_options)
+    llm.warm_up()
+    serve_forever(Service(llm, config))
 
 
 def _serve_on_ray(engine_options: dict[str, Any], config: Any, replicas: int) -> None:

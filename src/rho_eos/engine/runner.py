@@ -43,10 +43,11 @@ class ModelRunner:
         self.model = model
         self.special = special
         self.device: torch.device = model.device
+        self.varlen = wants_varlen_kernel(self.device, model.dtype)
         self.in_model = Stopwatch()  # layers and vocabulary projection
         vocabulary = model.lm_head.out_features
         self.chunk = max(1, logits_megabytes * 2**20 // (vocabulary * 4))
-        self.largest_weight = _largest_weight(model.model)
+        self.largest_weight = _largest_weight(model)
 
     def predict(self, rows: Sequence[Row]) -> list[Prediction]:
         """One forward for all rows; a row's prediction does not depend on its batch mates."""
@@ -103,7 +104,7 @@ class ModelRunner:
     def _hidden_states(self, batch: PackedBatch, parallel: int) -> torch.Tensor:
         """(n + g, hidden): the last layer's output where it is read."""
         cu_seqlens = None
-        if wants_varlen_kernel(self.device, self.model.dtype):
+        if self.varlen:
             cu_seqlens = self._on_device(batch.cu_seqlens)
         with self.in_model.running(parallel):
             hidden: torch.Tensor = self.model.model(
@@ -129,7 +130,11 @@ def guided(logits: torch.Tensor, without: torch.Tensor, scale: torch.Tensor) -> 
     return without + (scale + 1) * (logits - without)
 
 
-def _largest_weight(stack: Any) -> int:
+def _largest_weight(model: Any) -> int:
     """Numbers in the largest weight of a layer, however few bytes each of them takes."""
-    linear = [m.in_features * m.out_features for m in stack.modules() if hasattr(m, "in_features")]
-    return max(linear, default=0)
+    sizes = [
+        module.in_features * module.out_features
+        for name, module in model.named_modules()
+        if ".layers." in name and hasattr(module, "in_features")
+    ]
+    return max(sizes, default=0)

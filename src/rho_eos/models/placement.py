@@ -58,21 +58,19 @@ class Placement:
 
 def place(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placement:
     """The best way that fits into free memory; where none does, what would, in one sentence."""
-    check_available(config.quantization, device, checkpoint.config)
-    free = memory.free_memory(device)
-    ways = list(_ways(config, checkpoint, device, config.dtype, config.quantization, free))
-    for way in ways:
-        if way.free is None or way.needed <= way.free:
-            return way
-    raise UserError(_too_large(config, checkpoint, ways[-1]))
+    best = describe(config, checkpoint, device)
+    if best.free is not None and best.needed > best.free:
+        raise UserError(_too_large(config, checkpoint, best))
+    return best
 
 
 def describe(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placement:
-    """The same, also where it does not fit: what would be needed."""
+    """The same, but where none fits, the one that needs least."""
     check_available(config.quantization, device, checkpoint.config)
     free = memory.free_memory(device)
     ways = list(_ways(config, checkpoint, device, config.dtype, config.quantization, free))
-    return next((way for way in ways if free is None or way.needed <= free), ways[-1])
+    fitting = (way for way in ways if free is None or way.needed <= free)
+    return next(fitting, min(ways, key=lambda way: way.needed))
 
 
 def _ways(
@@ -127,4 +125,4 @@ def _other_ways(
     except UserError:
         return []
     ways = _ways(config, checkpoint, tried.device, dtype, quantization, tried.free)
-    return list(ways)[-1:]
+    return [min(ways, key=lambda way: way.needed)]

@@ -23,6 +23,7 @@ from rho_eos.errors import UserError
 #: Weights that share a scale in int4: fewer where a row is short and one outlier weighs more.
 SMALL_GROUP, LARGE_GROUP, LONG_ROW = 32, 64, 1024
 _OUT_MULTIPLE = 16  # of rows in a packed int4 weight
+_AT_A_TIME = 128  # rows of a weight that are quantised together: what fits into a cache
 
 
 class Int8Linear(nn.Module):
@@ -34,10 +35,8 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: nn.Linear, compute: torch.dtype) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        values = linear.weight.to(torch.float32, copy=True)
-        largest = torch.maximum(values.amax(1), -values.amin(1))
-        scale = (largest / _largest_weight()).clamp_min(torch.finfo(torch.float32).tiny)
-        bytes_ = values.div_(scale[:, None]).round_().to(torch.int8)
+        parts = [_to_bytes(part) for part in linear.weight.split(_AT_A_TIME)]
+        bytes_, scale = (torch.cat(each) for each in zip(*parts, strict=True))
         # The layout that the faster kernel of either kind of CPU reads in order.
         laid_out = bytes_.t().contiguous() if sums_exactly() else bytes_.t()
         self.weight = nn.Parameter(laid_out, requires_grad=False)  # (in, out)
@@ -65,14 +64,9 @@ class Int4Linear(nn.Module):
         self.group = LARGE_GROUP if self.in_features >= LONG_ROW else SMALL_GROUP
         self.more_in = -self.in_features % self.group
         more_out = -self.out_features % _OUT_MULTIPLE
-        values = pad(linear.weight.float(), (0, self.more_in, 0, more_out))
-        groups = values.view(len(values), -1, self.group)
-        low, high = groups.amin(-1), groups.amax(-1)
-        # The kernel multiplies with what bfloat16 leaves of a scale, so that is what is divided by.
-        scale = ((high - low) / 15).clamp_min(1e-9).bfloat16()
-        middle = (low + 8 * scale.float()).bfloat16()
-        steps = (groups - middle.float()[..., None]) / scale.float()[..., None] + 8
-        codes = steps.round_().clamp_(0, 15).to(torch.int32).view_as(values)
+        narrow = pad(linear.weight, (0, self.more_in, 0, more_out))
+        parts = [_to_codes(part, self.group) for part in narrow.split(_AT_A_TIME)]
+        codes, scale, middle = (torch.cat(each) for each in zip(*parts, strict=True))
         packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1)
         self.weight = nn.Parameter(packed, requires_grad=False)
         both = torch.stack((scale, middle), -1).transpose(0, 1).contiguous()
@@ -88,6 +82,25 @@ class Int4Linear(nn.Module):
         output = output[:, : self.out_features].to(input.dtype)
         output = output if self.bias is None else output + self.bias
         return output.reshape(*input.shape[:-1], self.out_features)
+
+
+def _to_bytes(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows as int8, and the scale of each."""
+    values = weight.to(torch.float32, copy=True)
+    largest = torch.maximum(values.amax(1), -values.amin(1))
+    scale = (largest / _largest_weight()).clamp_min(torch.finfo(torch.float32).tiny)
+    return values.div_(scale[:, None]).round_().to(torch.int8), scale
+
+
+def _to_codes(weight: torch.Tensor, group: int) -> tuple[torch.Tensor, ...]:
+    """Rows as numbers from 0 to 15, and of each group the scale and the value of 8."""
+    groups = weight.to(torch.float32, copy=True).view(len(weight), -1, group)
+    low, high = groups.amin(-1), groups.amax(-1)
+    # The kernel multiplies with what bfloat16 leaves of a scale, so that is what is divided by.
+    scale = ((high - low) / 15).clamp_min(1e-9).bfloat16()
+    middle = (low + 8 * scale.float()).bfloat16()
+    steps = groups.sub_(middle.float()[..., None]).div_(scale.float()[..., None]).add_(8)
+    return steps.round_().clamp_(0, 15).to(torch.int32).view_as(weight), scale, middle
 
 
 ON_CPU = {"int8": Int8Linear, "int4": Int4Linear}
