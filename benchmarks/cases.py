@@ -10,6 +10,7 @@ import torch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.models.loading import load_model, open_checkpoint
+from rho_eos.models.placement import place
 from rho_eos.prompts import encode_prompt
 from rho_eos.tiny.tasks import TASKS, held_out
 from rho_eos.tokens import SpecialTokens
@@ -30,8 +31,9 @@ class Case:
 
 def embedded(quick: bool = False) -> Case:
     """The embedded model on problems of all its tasks, in turn: short and long answers mixed."""
-    checkpoint = open_checkpoint(EngineConfig(model="tiny"))
-    model = load_model(checkpoint, torch.device("cpu"), torch.float32)
+    config = EngineConfig(model="tiny")
+    checkpoint = open_checkpoint(config)
+    model = load_model(checkpoint, place(config, checkpoint, torch.device("cpu")))
     each = [held_out(task, 1 if quick else 16) for task in TASKS]
     problems = [problem for group in zip(*each, strict=True) for problem in group]
     prompts = [

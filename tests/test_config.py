@@ -83,6 +83,7 @@ def test_decode_params(given: dict[str, Any], field: str, got: str, takes: str) 
     [
         ({"model": ""}, "model", "a non-empty text"),
         ({"dtype": "int8"}, "dtype", "auto, float32, bfloat16, float16"),
+        ({"quantization": "int2"}, "quantization", "one of none, int8, int4"),
         ({"max_rows": 0}, "max_rows", "from 1 to"),
         ({"max_positions": 0}, "max_positions", "from 1 to"),
         ({"logits_megabytes": 0.5}, "logits_megabytes", "an integer"),

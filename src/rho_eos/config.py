@@ -11,7 +11,10 @@ class EngineConfig(Settings):
     revision: str | None = setting(None, "branch, tag or commit of a Hub model")
     device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps", min_length=1)
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        "auto", "precision of weights and activations"
+        "auto", "precision of the products; auto: as the weights are stored, where that is fast"
+    )
+    quantization: Literal["none", "int8", "int4"] = setting(
+        "none", "smaller weights of the layers: int8 for speed, int4 for memory"
     )
     max_rows: int = setting(32, "sequences per forward", ge=1, le=65_536)
     max_positions: int = setting(

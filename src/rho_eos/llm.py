@@ -1,6 +1,7 @@
 """The front door: load a model once, then generate, chat or stream."""
 
 import itertools
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -11,13 +12,15 @@ from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, LogitsProcessor, Request, StepEvent
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.errors import UserError
-from rho_eos.models.loading import choose_device, choose_dtype, load_model, open_checkpoint
+from rho_eos.models.loading import choose_device, load_model, open_checkpoint
+from rho_eos.models.placement import place
 from rho_eos.outputs import Output
 from rho_eos.plugins import load_plugins
 from rho_eos.preparation import Preparer
 from rho_eos.prompts import Message, Prompt
 from rho_eos.streaming import StreamerAdapter
 
+logger = logging.getLogger(__name__)
 Params = DecodeParams | Mapping[str, Any] | None
 
 
@@ -36,8 +39,9 @@ class LLM:
         load_plugins(self.config.plugin)
         self.checkpoint = open_checkpoint(self.config)
         device = choose_device(self.config.device)
-        dtype = choose_dtype(self.config.dtype, device, self.checkpoint.config)
-        self.model = load_model(self.checkpoint, device, dtype)
+        self.placement = place(self.config, self.checkpoint, device)
+        logger.info("%s: %s", self.config.model, self.placement.sentence)
+        self.model = load_model(self.checkpoint, self.placement)
         self.tokenizer = self.checkpoint.tokenizer
         self.special = self.checkpoint.special
         self.context_length = self.checkpoint.context_length
@@ -56,6 +60,12 @@ class LLM:
             self.config.max_positions,
         )
         self._ids = itertools.count()
+
+    def warm_up(self) -> None:
+        """One small request, so that the first one that counts does not pay for first times."""
+        params = DecodeParams(policy="fixed", initial_length=8, max_new_tokens=8, steps=1)
+        ids = {"prompt_token_ids": [self.special.eos]}
+        self.generate([ids if self.tokenizer is None else "?"], params)
 
     def generate(
         self,

@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+from rho_eos.cli.model import load
 from rho_eos.errors import UserError
 
 HELP = "/reset forgets the conversation, /exit (or Ctrl-D) leaves."
@@ -13,10 +14,9 @@ def chat(engine_options: dict[str, Any], decode_options: dict[str, Any]) -> int:
     from rich.console import Console
 
     from rho_eos.decoding.params import DecodeParams
-    from rho_eos.llm import LLM
 
     params = DecodeParams.from_mapping(decode_options)
-    llm = LLM(**engine_options)
+    llm = load(engine_options)
     if llm.tokenizer is None:
         raise UserError("this model has no tokenizer, so it cannot chat")
     console = Console(highlight=False)

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperOption
 
 from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
+from rho_eos.cli.model import load
 from rho_eos.cli.ray_options import RayActors, RayAddress, RayCommand
 
 if TYPE_CHECKING:
@@ -81,7 +82,6 @@ def evaluate(
     from rho_eos.evals.runs.sweep import params_of, read_sweep
     from rho_eos.evals.runs.table import show
     from rho_eos.evals.tasks.task_file import read_task_file
-    from rho_eos.llm import LLM
 
     if batch_size is not None:
         engine_options["max_rows"] = batch_size
@@ -116,7 +116,7 @@ def evaluate(
 
             return RayAnswers(pool)
         with console.status(f"loading {config.model}"):
-            return EngineAnswers(LLM(**engine_options))
+            return EngineAnswers(load(engine_options))
 
     def run(cell: Evaluation, folder: Path) -> "list[Line]":
         source = open_model if cell.engine else GoldAnswers

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rho_eos.cli.model import load
 from rho_eos.cli.ray_options import RayActors, RayAddress
 from rho_eos.errors import UserError
 
@@ -69,13 +70,12 @@ def generate(
         raise UserError("--ray goes with --input")
     text = prompt if prompt is not None else _from_stdin()
     from rho_eos.decoding.params import DecodeParams
-    from rho_eos.llm import LLM
     from rho_eos.trace import write_trace
 
     if trace_file is not None:
         decode_options["trace"] = True
     params = DecodeParams.from_mapping(decode_options)
-    outputs = LLM(**engine_options).generate([text], params, raw=raw)
+    outputs = load(engine_options).generate([text], params, raw=raw)
     if trace_file is not None:
         write_trace(trace_file, outputs)
     if json_output:
@@ -110,7 +110,6 @@ def _generate_file(
     from rho_eos.decoding.params import DecodeParams
     from rho_eos.engine.request import Request
     from rho_eos.jsonl import ResultFile, read_lines
-    from rho_eos.llm import LLM
     from rho_eos.models.loading import open_checkpoint
     from rho_eos.outputs import Output
     from rho_eos.preparation import Preparer
@@ -121,7 +120,7 @@ def _generate_file(
     pool = pool_of(ray, ray_actors, engine_options)
     decode: Callable[[Iterator[Request]], Iterator[Output]]
     if pool is None:
-        llm = LLM(**engine_options)
+        llm = load(engine_options)
         preparer = llm.preparer
         decode = partial(decode_all, llm.engine)
     else:

@@ -16,13 +16,13 @@ def info(
     from rich.table import Table
 
     from rho_eos.config import EngineConfig
-    from rho_eos.models.loading import choose_device, choose_dtype, open_checkpoint
+    from rho_eos.models.loading import choose_device, open_checkpoint
+    from rho_eos.models.placement import describe
 
     named = {} if name is None else {"model": name}
     config = EngineConfig.from_mapping(engine_options | named)
     checkpoint = open_checkpoint(config)
-    device = choose_device(config.device)
-    dtype = choose_dtype(config.dtype, device, checkpoint.config)
+    placement = describe(config, checkpoint, choose_device(config.device))
     special, tokenizer = checkpoint.special, checkpoint.tokenizer
     hidden = checkpoint.config.hidden_size
     heads = checkpoint.config.num_attention_heads
@@ -50,8 +50,7 @@ def info(
         "stored": f"{', '.join(checkpoint.stored_dtypes)}, "
         f"{_megabytes(checkpoint.stored_bytes)} in {len(checkpoint.files)} file(s)"
         + (f", {missing} of them not fetched yet" if missing else ""),
-        "would run on": f"{device} in {str(dtype).removeprefix('torch.')}, "
-        f"{_megabytes(checkpoint.parameters * dtype.itemsize)} of weights",
+        "would run on": placement.sentence,
     }
     for name, value in rows.items():
         table.add_row(name, value)

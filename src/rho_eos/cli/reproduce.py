@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
+from rho_eos.cli.model import load
 from rho_eos.errors import UserError
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ def reproduce(
     from rho_eos.evals.runs.run import find_data
     from rho_eos.evals.runs.sources import AnswerSource, EngineAnswers
     from rho_eos.evals.runs.table import show
-    from rho_eos.llm import LLM
     from rho_eos.reproduce.cells import Study
     from rho_eos.reproduce.plan import TARGETS, plan_figures, plan_tables
     from rho_eos.reproduce.profiles import choose_profile
@@ -97,8 +97,7 @@ def reproduce(
 
     @cache
     def open_model() -> AnswerSource:
-        console.print(f"loading {config.model}")
-        return EngineAnswers(LLM(**engine_options))
+        return EngineAnswers(load(engine_options))
 
     try:
         with _Bars(console, cells) as bars:

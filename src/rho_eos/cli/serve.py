@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rho_eos.cli.model import load
 from rho_eos.errors import UserError
 
 
@@ -45,9 +46,9 @@ def _serve_here(engine_options: dict[str, Any], config: Any) -> None:
         from rho_eos.server.service import Service
     except ModuleNotFoundError as error:
         raise _missing(error, "serve") from error
-    from rho_eos.llm import LLM
-
-    serve_forever(Service(LLM(**engine_options), config))
+    llm = load(engine_options)
+    llm.warm_up()
+    serve_forever(Service(llm, config))
 
 
 def _serve_on_ray(engine_options: dict[str, Any], config: Any, replicas: int) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rho_eos.cli.model import load
 from rho_eos.decoding.registry import find_policy
 from rho_eos.engine.request import StepEvent
 from rho_eos.outputs import Output, StepRecord
@@ -25,10 +26,9 @@ def watch(
     from rich.console import Console
 
     from rho_eos.decoding.params import DecodeParams
-    from rho_eos.llm import LLM
 
     params = DecodeParams.from_mapping(decode_options)
-    llm = LLM(**engine_options)
+    llm = load(engine_options)
     console = Console(highlight=False)
     events = llm.stream(prompt, params, raw=raw)
     screen = Screen(llm, params)

@@ -32,7 +32,8 @@ from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.request import Request
 from rho_eos.errors import UserError
 from rho_eos.evals.runs.sources import Answers, Job, request_of
-from rho_eos.models.loading import choose_device, choose_dtype, open_checkpoint
+from rho_eos.models.loading import choose_device, open_checkpoint
+from rho_eos.models.precision import choices_of_precision, name_of, stored_dtype
 from rho_eos.outputs import FinishReason, Output
 from rho_eos.plugins import absolute
 from rho_eos.preparation import Preparer
@@ -168,11 +169,12 @@ def _same_everywhere(engine_options: dict[str, Any]) -> dict[str, Any]:
     model = str(folder.absolute()) if folder.is_dir() else config.model
     remote = config.device.startswith("cuda")  # not for this machine to check
     device = choose_device("auto" if remote else config.device)
-    dtype = choose_dtype(config.dtype, device, open_checkpoint(config).config)
+    stored = stored_dtype(open_checkpoint(config).stored_dtypes)
+    compute = choices_of_precision(config.dtype, device, stored)[0].compute
     return {
         **engine_options,
         "model": model,
-        "dtype": str(dtype).removeprefix("torch."),
+        "dtype": name_of(compute) if config.dtype == "auto" else config.dtype,
         "plugin": absolute(config.plugin),
     }
 

@@ -54,7 +54,9 @@ def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: i
         from rho_eos.server.service import Service
 
         log_to_stderr()
-        service = Service(LLM(**dict(engine)), config)
+        llm = LLM(**dict(engine))
+        llm.warm_up()
+        service = Service(llm, config)
         spare_the_collector()
         return create_app(service)
 

@@ -8,7 +8,8 @@
 
 Nothing here knows which policy a row follows or what it is batched with. What fails belongs to its
 row alone: a policy that raises ends its own request, and a forward that raises is tried again with
-half the rows, until the one that cannot be served is found.
+half the rows, until the one that cannot be served is found. Where memory ran out, fewer positions
+run together from then on.
 
 Several threads may share an engine: whoever waits for a handle steps it, one at a time.
 """
@@ -16,12 +17,14 @@ Several threads may share an engine: whoever waits for a handle steps it, one at
 import logging
 import threading
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
 from rho_eos.decoding.edits import EditError
 from rho_eos.decoding.policy import Keeps, Prediction, View
 from rho_eos.engine.errors import EngineError, RequestFailedError
+from rho_eos.engine.memory import give_back, is_out_of_memory
 from rho_eos.engine.request import Detail, Detokenize, Handle, Request, StepEvent
 from rho_eos.engine.row import Row
 from rho_eos.engine.scheduler import Scheduler
@@ -57,6 +60,7 @@ class Engine:
         self.observe = observe  # called for every step of every row
         self._rows: dict[Handle, Row] = {}
         self._turn = threading.RLock()
+        self._short_of_memory = False  # said once
 
     def submit(self, request: Request, detail: Detail = Detail.OUTPUT) -> Handle:
         """Queue a request; it runs from the next step in which there is room for it."""
@@ -130,17 +134,38 @@ class Engine:
         try:
             predictions = self.runner.predict(rows)
         except Exception as error:
-            predictions = None
-            if len(rows) == 1:
-                self._fail(rows[0], error, "the model failed")
-                return
-            logger.warning("a forward of %d rows failed, trying halves: %r", len(rows), error)
-        if predictions is not None:
+            self._note_failure(rows, error)
+        else:
             yield from zip(rows, predictions, strict=True)
             return
+        # Only here, where the error is gone, is the memory free that its frames were holding.
+        give_back()
         half = len(rows) // 2
-        yield from self._predict(rows[:half])
-        yield from self._predict(rows[half:])
+        if half:
+            yield from self._predict(rows[:half])
+            yield from self._predict(rows[half:])
+
+    def _note_failure(self, rows: Sequence[Row], error: Exception) -> None:
+        """End a row that fails alone. What was too much for the memory is not tried again."""
+        positions = sum(row.cost for row in rows)
+        if is_out_of_memory(error):
+            traceback.clear_frames(error.__traceback__)
+            if len(rows) > 1:
+                self._lower_budget(positions // 2)
+        if len(rows) == 1:
+            self._fail(rows[0], error, "the model failed")
+        else:
+            logger.warning("a forward of %d rows failed, trying halves: %r", len(rows), error)
+
+    def _lower_budget(self, positions: int) -> None:
+        if positions >= self.scheduler.max_positions:
+            return
+        self.scheduler.max_positions = max(1, positions)
+        if not self._short_of_memory:
+            self._short_of_memory = True
+            logger.warning(
+                "memory ran out in a step: from now on at most %d positions run together", positions
+            )
 
     def _advance(self, row: Row, prediction: Prediction) -> None:
         try:
@@ -188,7 +213,7 @@ class Engine:
     def _fail(self, row: Row, error: BaseException, what: str) -> None:
         if row.handle.done:
             return
-        failure = _failure(what, error)
+        failure = _failure(what, error, row.cost)
         row.finish_reason = FinishReason.ERROR
         row.handle.close(self._retire(row, str(failure)), failure)
 
@@ -228,9 +253,11 @@ class Engine:
         )
 
 
-def _failure(what: str, error: BaseException) -> EngineError:
+def _failure(what: str, error: BaseException, positions: int = 0) -> EngineError:
     """With its cause, for who is in this process; its words tell no more than the kind of it."""
     reason = str(error) if isinstance(error, EditError) else type(error).__name__
+    if is_out_of_memory(error):
+        reason = f"there is not enough memory for the {positions} positions of this request"
     failure = RequestFailedError(f"{what}: {reason}")
     failure.__cause__ = error
     return failure

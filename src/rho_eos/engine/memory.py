@@ -1,7 +1,9 @@
-"""Memory of the process, where the C library's habits cost time."""
+"""Memory of the process: where the C library's habits cost time, and what to do when it is out."""
 
 import ctypes
 import platform
+
+import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from malloc.h
 
@@ -16,3 +18,19 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
         libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """GPUs say so with a type of its own; torch's allocator for CPUs only with words."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    words = ("not enough memory", "DefaultCPUAllocator", "MPS backend out of memory")
+    return isinstance(error, RuntimeError) and any(each in str(error) for each in words)
+
+
+def give_back() -> None:
+    """Return what is kept for later to the device, so that a smaller forward may have it."""
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()

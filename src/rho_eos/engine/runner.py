@@ -55,17 +55,14 @@ class ModelRunner:
         self.special = special
         self.device: torch.device = model.device
         self.cache = Cache(model, cache_megabytes) if hasattr(model, "config") else None
+        self.varlen = wants_varlen_kernel(self.device, model.dtype)
         self.in_model = Stopwatch()  # layers and vocabulary projection
         vocabulary = model.lm_head.out_features
         self.chunk = max(1, logits_megabytes * 2**20 // (vocabulary * 4))
-        layers = [
-            weight.numel()
-            for name, weight in model.named_parameters()
-            if ".layers." in name and weight.ndim == 2
-        ]
+        layers = _weights_of_layers(model)
         self.largest_weight = max(layers, default=0)
         self.weights_per_position = sum(layers)
-        self.weights_per_read = model.lm_head.weight.numel()
+        self.weights_per_read = model.lm_head.in_features * vocabulary
 
     def predict(self, rows: Sequence[Row]) -> list[Prediction]:
         """One forward for all rows; a row's prediction does not depend on its batch mates."""
@@ -161,7 +158,7 @@ class ModelRunner:
     ) -> torch.Tensor:
         """(n + g, hidden): the last layer's output where it is read."""
         cu_seqlens = None
-        if wants_varlen_kernel(self.device, self.model.dtype):
+        if self.varlen:
             cu_seqlens = self._on_device(batch.cu_seqlens)
         with self.in_model.running(parallel):
             hidden: torch.Tensor = self.model.model(
@@ -185,3 +182,12 @@ class ModelRunner:
 def guided(logits: torch.Tensor, without: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """Classifier-free guidance: away from what the model says without the prompt."""
     return without + (scale + 1) * (logits - without)
+
+
+def _weights_of_layers(model: Any) -> list[int]:
+    """Numbers in each weight of the layers, however few bytes each of them takes."""
+    return [
+        module.in_features * module.out_features
+        for name, module in model.named_modules()
+        if ".layers." in name and hasattr(module, "in_features")
+    ]

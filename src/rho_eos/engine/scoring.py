@@ -47,5 +47,5 @@ def _score(runner: ModelRunner, rows: Sequence[Masked], parallel: int) -> list[n
         logits.gather(-1, target[part])[:, 0] - logits.logsumexp(-1)
         for part, logits in runner.logits(batch, parallel)
     ]
-    scores = torch.cat(parts).cpu().double().numpy()
+    scores = torch.cat(parts).cpu().numpy().astype(np.float64)
     return np.split(scores, batch.starts[1:])

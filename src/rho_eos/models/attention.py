@@ -6,6 +6,7 @@ layers call it. Given `rows` it attends within each row; without, it is plain bi
 """
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Protocol
 
 import torch
@@ -79,8 +80,19 @@ def _whole_rows(
 
 
 def wants_varlen_kernel(device: torch.device, dtype: torch.dtype) -> bool:
-    """The flash kernel exists on CUDA for half precision; elsewhere a row is one SDPA call."""
-    return device.type == "cuda" and dtype in (torch.float16, torch.bfloat16)
+    """Whether all rows can be one kernel call: on CUDA, in half precision, since Ampere.
+
+    Elsewhere, on ROCm, and with a torch whose kernel lacks what we pass, a row is one SDPA call.
+    """
+    if device.type != "cuda" or dtype not in (torch.float16, torch.bfloat16):
+        return False
+    if torch.version.hip is not None or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return False
+    return {"scale", "enable_gqa", "num_splits"} <= set(signature(varlen_attn).parameters)
 
 
 def _varlen_kernel(

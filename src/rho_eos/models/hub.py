@@ -5,6 +5,7 @@ and of each weight file the header. `rho_eos.models.download` fetches the rest w
 loaded. What is in the local cache is used where the Hub cannot be asked.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -134,19 +135,15 @@ def fetch_file(repo: str, name: str, revision: str) -> Path:
     return Path(hf_hub_download(repo, name, revision=revision))
 
 
-def remote_header(model: HubModel, name: str) -> tuple[int, int, set[str]]:
-    """Parameters, bytes and dtypes of a weight file that is not here, from its first bytes."""
+def remote_header(model: HubModel, name: str) -> tuple[Counter[str], int]:
+    """Parameters by dtype, and bytes, of a weight file that is not here, from its first bytes."""
     size = model.file(name).size
     header = ask(
         model.repo,
         lambda: HfApi().parse_safetensors_file_metadata(model.repo, name, revision=model.commit),
         f"cannot read what {name} of {model.repo} holds",
     )
-    return (
-        sum(header.parameter_count.values()),
-        size,
-        {str(each) for each in header.parameter_count},
-    )
+    return Counter({str(kind): count for kind, count in header.parameter_count.items()}), size
 
 
 def checksums(files: tuple[Path, ...], model: HubModel | None) -> dict[str, str] | None:

@@ -1,6 +1,7 @@
 """From a folder or a Hub id to a model on a device. safetensors only, never any remote code."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,10 @@ from rho_eos.models.attention import PACKED
 from rho_eos.models.download import fetch_weights
 from rho_eos.models.hub import HubModel, find_hub_model, remote_header
 from rho_eos.models.known import did_you_mean
+from rho_eos.models.placement import Placement
+from rho_eos.models.quantize import quantize
 from rho_eos.models.special_tokens import find_special_tokens
+from rho_eos.models.widening import widen
 from rho_eos.tokens import SpecialTokens
 
 TINY = Path(__file__).parent.parent / "tiny" / "checkpoint"
@@ -45,7 +49,7 @@ class Checkpoint:
     files: tuple[Path, ...]
     parameters: int
     stored_bytes: int
-    stored_dtypes: tuple[str, ...]
+    stored_dtypes: tuple[str, ...]  # that of most weights first
     hub: HubModel | None = None
 
     @property
@@ -79,8 +83,12 @@ def open_checkpoint(config: EngineConfig) -> Checkpoint:
     )
 
 
-def load_model(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> Any:
-    """The model, ready to run packed rows on `device`. Weights are memory-mapped while loading."""
+def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
+    """The model, ready to run packed rows. Weights are memory-mapped while loading.
+
+    What is kept as it was stored stays mapped; what is quantised is so one weight after the other.
+    """
+    quantized = placement.quantization != "none"
     if checkpoint.hub is not None:
         fetch_weights(checkpoint.hub, checkpoint.files)
     progress = transformers.utils.logging
@@ -90,7 +98,7 @@ def load_model(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype)
         model = AutoModelForMaskedLM.from_pretrained(
             checkpoint.folder,
             config=checkpoint.config,
-            dtype=dtype,
+            dtype=placement.stored if quantized else placement.precision.weights,
             use_safetensors=True,
             attn_implementation=PACKED,
         )
@@ -99,7 +107,12 @@ def load_model(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype)
         raise UserError(f"cannot load the weights in {checkpoint.folder}: {reason}") from error
     finally:
         progress.enable_progress_bar()
-    return model.eval().requires_grad_(False).to(device)
+    model.eval().requires_grad_(False)
+    if quantized:
+        quantize(model, placement.quantization, placement.device, placement.precision.weights)
+    if placement.precision.weights != placement.precision.compute:
+        widen(model, placement.precision.compute)
+    return model.to(placement.device)
 
 
 def choose_device(name: str) -> torch.device:
@@ -115,16 +128,6 @@ def choose_device(name: str) -> torch.device:
     if kind == "cuda" and index and int(index) >= torch.cuda.device_count():
         raise UserError(f"device is {name!r}, but there are only {torch.cuda.device_count()} GPUs")
     return torch.device(name)
-
-
-def choose_dtype(name: str, device: torch.device, model_config: Any) -> torch.dtype:
-    """`auto` is the checkpoint's own type on an accelerator and float32 on a CPU."""
-    if name != "auto":
-        return getattr(torch, name)
-    stored = getattr(model_config, "dtype", None)
-    if device.type == "cpu" or stored is None:
-        return torch.float32
-    return getattr(torch, stored) if isinstance(stored, str) else stored
 
 
 def find_folder(model: str, revision: str | None = None) -> tuple[Path, HubModel | None]:
@@ -207,32 +210,35 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
 
 
 def measure(files: tuple[Path, ...], hub: HubModel | None) -> tuple[int, int, tuple[str, ...]]:
-    """Parameters, bytes and dtypes, read from the files' headers; a damaged file is named."""
-    parameters, stored = 0, 0
-    dtypes: set[str] = set()
+    """Parameters, bytes, and dtypes with that of most weights first, from the files' headers.
+
+    A damaged file is named.
+    """
+    parameters: Counter[str] = Counter()
+    stored = 0
     for file in files:
         if file.exists():
-            count, size, kinds = _header(file)
+            count, size = _header(file), file.stat().st_size
         elif hub is not None:
-            count, size, kinds = remote_header(hub, file.name)
+            count, size = remote_header(hub, file.name)
         else:
             raise UserError(
                 f"{file.parent} has no {file.name} (weights are read from safetensors only)"
             )
         parameters += count
         stored += size
-        dtypes |= kinds
-    return parameters, stored, tuple(sorted(dtypes))
+    dtypes = tuple(dtype for dtype, _ in parameters.most_common())
+    return parameters.total(), stored, dtypes
 
 
-def _header(file: Path) -> tuple[int, int, set[str]]:
-    parameters, dtypes = 0, set()
+def _header(file: Path) -> Counter[str]:
+    """How many numbers of each dtype it holds."""
+    parameters: Counter[str] = Counter()
     try:
         with safe_open(file, framework="pt") as weights:
             for key in weights.keys():  # noqa: SIM118 (not a dict)
                 piece = weights.get_slice(key)
-                parameters += torch.Size(piece.get_shape()).numel()
-                dtypes.add(str(piece.get_dtype()))
+                parameters[str(piece.get_dtype())] += torch.Size(piece.get_shape()).numel()
     except (SafetensorError, OSError) as error:
         raise UserError(f"{file} is damaged or incomplete: {error}") from error
-    return parameters, file.stat().st_size, dtypes
+    return parameters

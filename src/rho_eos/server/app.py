@@ -109,7 +109,14 @@ def _add_generation(app: FastAPI, service: Service) -> None:
 
 
 def _add_facts(app: FastAPI, service: Service) -> None:
-    model = {"id": service.model, "object": "model", "created": 0, "owned_by": "rho-eos"}
+    model: dict[str, Any] = {
+        "id": service.model,
+        "object": "model",
+        "created": 0,
+        "owned_by": "rho-eos",
+    }
+    if placement := getattr(service.llm, "placement", None):  # scripted models have none
+        model |= {"placement": placement.as_dict()}
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:

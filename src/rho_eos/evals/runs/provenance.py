@@ -12,7 +12,8 @@ import torch
 from rho_eos.config import EngineConfig
 from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.models.hub import checksums
-from rho_eos.models.loading import Checkpoint, choose_device, choose_dtype, open_checkpoint
+from rho_eos.models.loading import Checkpoint, choose_device, open_checkpoint
+from rho_eos.models.placement import describe
 
 PACKAGES = ("rho-eos", "torch", "transformers", "tokenizers", "numpy", "math-verify")
 
@@ -21,12 +22,12 @@ def model_identity(config: EngineConfig) -> dict[str, Any]:
     """Which model answers: a name can be given to other weights, so their fingerprint as well."""
     checkpoint = open_checkpoint(config)
     folder = checkpoint.folder.absolute()
-    dtype = choose_dtype(config.dtype, choose_device(config.device), checkpoint.config)
+    placement = describe(config, checkpoint, choose_device(config.device))
     return {
         "model": config.model,
         "revision": folder.name if folder.parent.name == "snapshots" else config.revision,
         "weights": _weights(checkpoint),
-        "dtype": str(dtype).removeprefix("torch."),
+        **placement.identity(),
         "special_tokens": [
             checkpoint.special.mask,
             checkpoint.special.eos,

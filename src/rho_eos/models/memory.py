@@ -1,0 +1,77 @@
+"""How much memory a model needs, and how much there is: asked before loading.
+
+A machine that runs out while loading kills the process, or its neighbours, without a word.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rho_eos.models.precision import Precision
+
+#: Bytes a weight of a layer takes, with the scales of its groups or its row.
+QUANTIZED_BYTES = {"int8": 1.002, "int4": 0.5625}
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that are free on a device; None where nobody can say."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    return _free_ram()
+
+
+def _free_ram() -> int | None:
+    """What can be had without swapping, where the file cache gives way, and within a container."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvail"))
+    except (OSError, StopIteration, ValueError):
+        return _free_ram_elsewhere()
+    return min([free, *_free_in_container()])
+
+
+def _free_ram_elsewhere() -> int | None:
+    try:
+        import psutil  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        return None
+    return int(psutil.virtual_memory().available)
+
+
+def _free_in_container() -> list[int]:
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit = (folder / "memory.max").read_text(encoding="ascii").strip()
+        used = int((folder / "memory.current").read_text(encoding="ascii"))
+        stat = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
+        cache = next(int(line.split()[1]) for line in stat if line.startswith("inactive_file "))
+    except (OSError, StopIteration, ValueError):
+        return []
+    return [max(0, int(limit) - used + cache)] if limit.isdigit() else []
+
+
+def needed_memory(
+    checkpoint: Any, precision: Precision, quantization: str, positions: int, logits_bytes: int
+) -> int:
+    """Bytes for weights and one forward of `positions`: arithmetic from the headers and the config.
+
+    Embedding and head are not quantised. Quantising needs one weight in float32 beside.
+    """
+    config = checkpoint.config
+    ends = config.vocab_size * config.hidden_size * (1 if config.tie_word_embeddings else 2)
+    ends = min(ends, checkpoint.parameters)
+    layers = checkpoint.parameters - ends
+    wide = precision.weights.itemsize
+    inner = int(getattr(config, "intermediate_size", None) or 4 * config.hidden_size)
+    each = QUANTIZED_BYTES.get(quantization, wide)
+    weights = int(layers * each) + ends * wide
+    beside = 4 * config.hidden_size * inner if quantization != "none" else 0
+    activations = positions * (6 * config.hidden_size + 3 * inner) * precision.compute.itemsize
+    return weights + beside + activations + logits_bytes
+
+
+def gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

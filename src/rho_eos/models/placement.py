@@ -1,0 +1,128 @@
+"""Where and how a model runs: decided before anything is loaded, said in one line, written down."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rho_eos.config import EngineConfig
+from rho_eos.errors import UserError
+from rho_eos.models import memory
+from rho_eos.models.memory import gigabytes, needed_memory
+from rho_eos.models.precision import Precision, choices_of_precision, name_of, stored_dtype
+from rho_eos.models.quantize import check_available, exact_name
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    device: torch.device
+    precision: Precision
+    quantization: str  # none, int8 or int4
+    stored: torch.dtype
+    needed: int  # bytes, by arithmetic
+    free: int | None  # bytes, before loading
+
+    def as_dict(self) -> dict[str, Any]:
+        """For answers and records."""
+        return {
+            "device": str(self.device),
+            **self.identity(),
+            "weights_dtype": name_of(self.precision.weights),
+            "memory_needed": self.needed,
+            "memory_free": self.free,
+        }
+
+    def identity(self) -> dict[str, str]:
+        """What of it decides results.
+
+        Whether weights that were stored in 16 bit lie in memory so or widened does not: `dtype` is
+        the precision that their values have either way.
+        """
+        narrow = min(self.stored, self.precision.weights, key=lambda dtype: dtype.itemsize)
+        return {
+            "dtype": name_of(narrow),
+            "compute_dtype": name_of(self.precision.compute),
+            "quantization": exact_name(self.quantization, self.device),
+        }
+
+    @property
+    def sentence(self) -> str:
+        """`cpu, bfloat16 computed in float32, int8; needs 9.6 GB, 19.8 GB are free`."""
+        weights, compute = name_of(self.precision.weights), name_of(self.precision.compute)
+        how = weights if weights == compute else f"{weights} computed in {compute}"
+        quantized = "not quantised" if self.quantization == "none" else self.quantization
+        free = "" if self.free is None else f", {gigabytes(self.free)} are free"
+        return f"{self.device}, {how}, {quantized}; needs {gigabytes(self.needed)}{free}"
+
+
+def place(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placement:
+    """The best way that fits into free memory; where none does, what would, in one sentence."""
+    best = describe(config, checkpoint, device)
+    if best.free is not None and best.needed > best.free:
+        raise UserError(_too_large(config, checkpoint, best))
+    return best
+
+
+def describe(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placement:
+    """The same, but where none fits, the one that needs least."""
+    check_available(config.quantization, device, checkpoint.config)
+    free = memory.free_memory(device)
+    ways = list(_ways(config, checkpoint, device, config.dtype, config.quantization, free))
+    fitting = (way for way in ways if free is None or way.needed <= free)
+    return next(fitting, min(ways, key=lambda way: way.needed))
+
+
+def _ways(
+    config: EngineConfig,
+    checkpoint: Any,
+    device: torch.device,
+    dtype: str,
+    quantization: str,
+    free: int | None,
+) -> Iterator[Placement]:
+    stored = stored_dtype(checkpoint.stored_dtypes)
+    splittable = not getattr(checkpoint.config, "num_experts", None)  # experts are no linear layers
+    positions = min(config.max_positions, checkpoint.context_length)
+    precisions = choices_of_precision(dtype, device, stored, splittable)
+    if quantization != "none":  # for the sake of memory, so what is left wide is not widened
+        precisions.reverse()
+    for precision in precisions:
+        needed = needed_memory(
+            checkpoint, precision, quantization, positions, config.logits_megabytes * 2**20
+        )
+        yield Placement(device, precision, quantization, stored, needed, free)
+
+
+def _too_large(config: EngineConfig, checkpoint: Any, tried: Placement) -> str:
+    assert tried.free is not None
+    options = {
+        f"--{name} {value}": way.needed
+        for name, value in (
+            ("dtype", "bfloat16"),
+            ("quantization", "int8"),
+            ("quantization", "int4"),
+        )
+        for way in _other_ways(config, checkpoint, tried, name, value)
+        if way.needed < tried.needed
+    }
+    fitting = {option: size for option, size in options.items() if size <= tried.free}
+    listed = ", ".join(f"{option} ({gigabytes(size)})" for option, size in fitting.items())
+    advice = f"these would fit: {listed}" if fitting else "nothing that is offered here would fit"
+    return (
+        f"{config.model} needs {gigabytes(tried.needed)} of memory on {tried.device} as asked, "
+        f"but {gigabytes(tried.free)} are free; {advice}"
+    )
+
+
+def _other_ways(
+    config: EngineConfig, checkpoint: Any, tried: Placement, name: str, value: str
+) -> list[Placement]:
+    dtype = value if name == "dtype" else config.dtype
+    quantization = value if name == "quantization" else config.quantization
+    try:
+        check_available(quantization, tried.device, checkpoint.config)
+    except UserError:
+        return []
+    ways = _ways(config, checkpoint, tried.device, dtype, quantization, tried.free)
+    return [min(ways, key=lambda way: way.needed)]
