@@ -16,9 +16,11 @@ def models(
     """List the models in the local Hub cache, the embedded one first."""
     from huggingface_hub import constants
 
-    from rho_eos.models.cached import cached_models, free_memory
+    from rho_eos.models.cached import cached_models
+    from rho_eos.models.loading import choose_device
+    from rho_eos.models.memory import free_memory
 
-    found, free = cached_models(), free_memory()
+    found, free = cached_models(), free_memory(choose_device("auto")) or 0
     if json_output:
         print(json.dumps([each.as_dict(free) for each in found]))
         return 0

@@ -1,7 +1,6 @@
 """What the local Hub cache holds, as `rho-eos models` lists it."""
 
 import json
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -119,16 +118,3 @@ def _read(path: Path) -> dict[str, Any]:
 def fitting(parameters: int, free: int) -> dict[str, bool]:
     """In which types so many parameters fit into so many bytes, before any activations."""
     return {name: parameters * size <= free for name, size in BYTES.items()}
-
-
-def free_memory() -> int:
-    """Bytes for weights: of the GPU, if there is one, else of this machine."""
-    if torch.cuda.is_available():
-        return int(torch.cuda.mem_get_info()[0])
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # all of it: macOS
