@@ -247,3 +247,13 @@ def test_an_absent_device_is_refused(byte_checkpoint: Path, device: str) -> None
 def test_an_unknown_device_is_refused(byte_checkpoint: Path) -> None:
     with pytest.raises(UserError, match="device is 'gpu', but takes auto, cpu, cuda"):
         LLM(str(byte_checkpoint), device="gpu")
+
+
+def test_warming_up_leaves_nothing_behind(byte_checkpoint: Path) -> None:
+    llm, fresh = LLM(str(byte_checkpoint)), LLM(str(byte_checkpoint))
+    llm.warm_up()
+    assert not llm.engine.has_work
+    assert llm.generate(["hello"], SHORT)[0].text == fresh.generate(["hello"], SHORT)[0].text
+    assert (
+        LLM(str(DATA / "parity" / "llada-mha"), mask_token_id=3).warm_up() is None
+    )  # no tokenizer

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from rho_eos.cli.model import load
+from rho_eos.announced import load
 from rho_eos.errors import UserError
 
 HELP = "/reset forgets the conversation, /exit (or Ctrl-D) leaves."

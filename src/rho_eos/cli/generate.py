@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rho_eos.cli.model import load
+from rho_eos.announced import load
 from rho_eos.cli.ray_options import RayActors, RayAddress
 from rho_eos.errors import UserError
 

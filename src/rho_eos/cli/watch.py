@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rho_eos.cli.model import load
+from rho_eos.announced import load
 from rho_eos.decoding.registry import find_policy
 from rho_eos.engine.request import StepEvent
 from rho_eos.outputs import Output, StepRecord

@@ -19,12 +19,12 @@ from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
+from rho_eos.announced import load
 from rho_eos.bulk import decode_all
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.request import Request
 from rho_eos.errors import UserError
 from rho_eos.evals.runs.provenance import model_identity
-from rho_eos.llm import LLM
 from rho_eos.lm_eval.arguments import decode_params, engine_limits, read_model_args
 from rho_eos.lm_eval.likelihood import Pair, greedy_answers, log_likelihoods
 
@@ -47,7 +47,7 @@ class RhoEosLM(TemplateLM):
         args = read_model_args(model_args)
         self.defaults = args.decode
         self.likelihood = args.likelihood
-        self.llm = LLM(**(engine_limits(batch_size, device) | args.engine))
+        self.llm = load(engine_limits(batch_size, device) | args.engine)
         if self.llm.tokenizer is None:
             raise UserError("lm-eval asks in texts, but this model has no tokenizer")
         self.tokenizer = self.llm.tokenizer

@@ -41,7 +41,9 @@ class Int8Linear(nn.Module):
         laid_out = bytes_.t().contiguous() if sums_exactly() else bytes_.t()
         self.weight = nn.Parameter(laid_out, requires_grad=False)  # (in, out)
         self.register_buffer("scale", scale)
-        self.register_buffer("bias", None if linear.bias is None else linear.bias.to(compute))
+        self.register_buffer(
+            "bias", None if linear.bias is None else linear.bias.to(compute, copy=True)
+        )
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         rows = input.reshape(-1, self.in_features).float()
@@ -71,7 +73,9 @@ class Int4Linear(nn.Module):
         self.weight = nn.Parameter(packed, requires_grad=False)
         both = torch.stack((scale, middle), -1).transpose(0, 1).contiguous()
         self.register_buffer("scales", both)  # (groups, out, 2)
-        self.register_buffer("bias", None if linear.bias is None else linear.bias.to(compute))
+        self.register_buffer(
+            "bias", None if linear.bias is None else linear.bias.to(compute, copy=True)
+        )
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         rows = input.reshape(-1, self.in_features).bfloat16()
@@ -141,7 +145,8 @@ def quantize(model: Any, kind: str, device: torch.device, weights: torch.dtype) 
     for module in model.modules():
         if not isinstance(module, QUANTIZED):
             for weight in module.parameters(recurse=False):
-                weight.data = weight.data.to(weights)
+                # A view of a mapped file keeps all of it: what is small gets memory of its own.
+                weight.data = weight.data.to(weights, copy=weight.ndim == 1)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Loading a model from a command: how it will run is said in a line on stderr, before the wait."""
+"""Loading a model for a command: how it will run is said in a line on stderr, before the wait."""
 
 import logging
 import sys
