@@ -105,7 +105,7 @@ def test_the_work_folder_is_fresh_every_time_and_leaves_nothing(backend: Backend
 
 
 def test_the_graders_own_files_cannot_be_changed(backend: Backend) -> None:
-    child = Path(sandbox.__file__).with_name("child.py")
+    child = Path(sandbox.__file__).with_name("inside") / "supervisor.py"
     before = child.read_bytes(), child.stat()
     targets = [str(child), os.__file__]
     attack(

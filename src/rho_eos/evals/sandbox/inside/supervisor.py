@@ -1,8 +1,5 @@
 """What runs inside the sandbox: a supervisor, and the worker it forks to run the untrusted code.
 
-Started as a script by `run.py`, with a control socket as its only argument; standard library
-only.
-
 The supervisor is the first process of the sandbox: when it ends, the kernel ends every process in
 there. It ends when the worker does, or when the other side of the control socket is shut or dies,
 whichever is first. It alone reports the verdict. The worker has no access to the control socket.
@@ -26,15 +23,11 @@ import signal
 import sys
 import types
 
+from . import isolate, seccomp
+
 TYPE_CHECKING = False  # importing `typing` would take longer than all that this file does
 if TYPE_CHECKING:
     from typing import Any, NoReturn
-
-    from rho_eos.evals.sandbox import isolate
-else:
-    import isolate  # a neighbour: this file runs as a script
-
-    del sys.path[0]
 
 SETUP_FAILED = 125
 
@@ -63,9 +56,13 @@ def confine(job: dict[str, Any]) -> None:
         isolate.enter_namespaces(user_namespace=job["user_namespace"])
         become_first_process()
         isolate.enter_new_root(readable, devices, job["links"], job["limits"]["folder_bytes"])
+    else:
+        isolate.cover_work_folder(job["limits"]["folder_bytes"])
+    isolate.leave_keyrings()
     isolate.drop_privileges(job["uid"])
     if version := isolate.landlock_version():
         isolate.restrict_files(version, readable, devices)
+    seccomp.refuse_calls(isolate.libc)
 
 
 def become_first_process() -> None:
@@ -197,7 +194,3 @@ def show(error: BaseException, tests: list[str]) -> None:
                 print("in test:", tests[trace.tb_lineno - 1].strip(), file=sys.__stderr__)
             trace = trace.tb_next
         flush()
-
-
-if __name__ == "__main__":
-    main()
