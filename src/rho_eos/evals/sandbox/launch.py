@@ -5,6 +5,7 @@ import secrets
 import shutil
 import sys
 import sysconfig
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rho_eos.evals.sandbox.inside.isolate import INNER_ID, WORK_FOLDER
+
+with suppress(ImportError):  # not used here: Python keeps it in compiled form, for every run
+    from rho_eos.evals.sandbox.inside import supervisor as _supervisor  # noqa: F401
 
 INSIDE = Path(__file__).with_name("inside")
 SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/nix/store", "/etc/ld.so.cache")

@@ -1,48 +1,59 @@
-"""What runs inside the sandbox: a supervisor, and the worker it forks to run the untrusted code.
+"""The first process of the sandbox: confines itself, starts the others, reports how they ended.
 
-The supervisor is the first process of the sandbox: when it ends, the kernel ends every process in
-there. It ends when the worker does, or when the other side of the control socket is shut or dies,
-whichever is first. It alone reports the verdict. The worker has no access to the control socket.
-To be believed that the tests passed, it must hand back a random token that waits, unread, in a
-pipe: not in its memory, its source, its arguments or its environment. The trusted code reads it
-after the last test, so leaving early, in whatever way and with whatever exit status and output,
-is not a pass.
+When it ends, the kernel ends every process in there. It ends when the verdict is known, or when
+the other side of the control socket is shut or dies, whichever is first.
+
+It starts the untrusted code (`solution.py`) and, where there are tests, a second process for those
+(`judge.py`). The tests arrive only after the first has been started: they were never in its
+memory. The verdict comes from the second, on a pipe that the first never had.
 """
-
-# ruff: noqa: PTH108
-# pathlib would take longer to import than this file to run, and it is imported for every run.
 
 from __future__ import annotations
 
-import contextlib
 import marshal
 import os
 import resource
 import select
 import signal
 import sys
-import types
+import time
 
-from . import isolate, seccomp
+from . import isolate, judge, output, peer, seccomp, solution
 
 TYPE_CHECKING = False  # importing `typing` would take longer than all that this file does
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
 SETUP_FAILED = 125
+PATIENCE_SECONDS = 1.0  # for the second process to end when the first has
 
 
 def main() -> None:
     control = int(sys.argv[1])
-    with os.fdopen(control, "rb", closefd=False) as stream:
-        job = marshal.load(stream)
+    job = receive(control)
     try:
         confine(job)
     except OSError as error:
         os.write(control, f"error {error}\n".encode())
         os._exit(SETUP_FAILED)
     os.write(control, b"ready\n")
-    supervise(control, job)
+    Supervisor(control, job).run()
+
+
+def receive(control: int) -> Any:
+    """The next message, and not a byte more: what follows is not for those we start before."""
+
+    def read(count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = os.read(control, count - len(data))
+            if not part:
+                os._exit(SETUP_FAILED)
+            data += part
+        return data
+
+    return marshal.loads(read(int.from_bytes(read(8), "little")))
 
 
 def confine(job: dict[str, Any]) -> None:
@@ -72,76 +83,130 @@ def become_first_process() -> None:
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-def supervise(control: int, job: dict[str, Any]) -> NoReturn:
-    """Run the worker to its end, report how it ended, and take everything else down."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 ignores signals it has no handler for
-    wake_reader, wake_writer = os.pipe()
-    os.set_blocking(wake_reader, False)
-    os.set_blocking(wake_writer, False)
-    signal.set_wakeup_fd(wake_writer)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    token_reader, token_writer = os.pipe()
-    verdict_reader, verdict_writer = os.pipe()
-    worker = os.fork()
-    if worker == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for descriptor in (control, wake_reader, wake_writer, token_writer, verdict_reader):
-            os.close(descriptor)
-        work(job, token_reader, verdict_writer)
-    os.close(verdict_writer)
-    token = os.urandom(16)
-    os.write(token_writer, token)
-    while True:
-        ready, _, _ = select.select([wake_reader, control], [], [])
-        if control in ready:
-            break  # nobody waits for the verdict any more
-        os.read(wake_reader, 4096)
-        ended, status = os.waitpid(worker, os.WNOHANG)
-        if ended:
-            os.set_blocking(verdict_reader, False)
-            report(control, os.waitstatus_to_exitcode(status), token, verdict_reader)
-            break
-    if job["backend"] == "unsafe":
-        os.killpg(0, signal.SIGKILL)
-    os._exit(0)
+class Supervisor:
+    """The processes of one run, and how those that have ended did."""
+
+    def __init__(self, control: int, job: dict[str, Any]) -> None:
+        self.control = control
+        self.job = job
+        self.ended: dict[int, int] = {}
+
+    def run(self) -> NoReturn:
+        """Run code and tests to their end, report how they ended, and take everything else down."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 ignores what it has no handler for
+        self.wake_reader, self.wake_writer = os.pipe()
+        os.set_blocking(self.wake_reader, False)
+        os.set_blocking(self.wake_writer, False)
+        signal.set_wakeup_fd(self.wake_writer)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        outcome = self.with_tests() if self.job["has_tests"] else self.without_tests()
+        if outcome is not None:
+            os.write(self.control, f"ended {outcome[0]} {int(outcome[1])}\n".encode())
+        if self.job["backend"] == "unsafe":
+            os.killpg(0, signal.SIGKILL)
+        os._exit(0)
+
+    def without_tests(self) -> tuple[int, bool] | None:
+        """The code's exit status and whether its last line was reached; None if none is wanted."""
+        reader, writer = os.pipe()
+        code = self.start(lambda: self.work(peer.Wire(reader, writer)))
+        os.close(writer)
+        if not self.wait_for(code):
+            return None
+        return self.ended[code], self.ended[code] == 0 and read_now(reader) == solution.FINISHED
+
+    def with_tests(self) -> tuple[int, bool] | None:
+        """An exit status, and whether all tests passed."""
+        questions, answers = os.pipe(), os.pipe()
+        near, far = peer.Wire(answers[0], questions[1]), peer.Wire(questions[0], answers[1])
+
+        def serve() -> None:
+            near.close()
+            self.work(far)
+
+        code = self.start(serve)
+        far.close()
+        tests = receive(self.control)
+        reader, writer = os.pipe()
+        judging = self.start(lambda: self.judge(tests, near, writer))
+        os.close(writer)
+        near.close()
+        if not self.wait_for(code, judging):
+            return None
+        if not self.wait_for(judging, seconds=PATIENCE_SECONDS) or judging not in self.ended:
+            return self.ended.get(code, 1), False
+        if self.ended[judging] == judge.SOLUTION_GONE:
+            self.wait_for(code, seconds=PATIENCE_SECONDS)
+            return self.ended.get(code, 1), False
+        passed = self.ended[judging] == 0 and read_now(reader) == judge.PASSED
+        return self.ended[judging], passed
+
+    def start(self, run: Callable[[], None]) -> int:
+        """A process that runs untrusted code or tests, without what belongs to this one."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for descriptor in (self.control, self.wake_reader, self.wake_writer):
+                    os.close(descriptor)
+                sys.path += self.job["packages"]
+                run()
+            except BaseException as error:
+                output.show(error, [])
+            finally:
+                os._exit(1)
+        return pid
+
+    def work(self, wire: peer.Wire) -> None:
+        solution.redirect_stdin(self.job["stdin"])
+        self.limit()
+        if self.job["backend"] != "unsafe":
+            isolate.keep_signals_inside()
+        solution.work(self.job["code"], self.job["has_tests"], wire)
+
+    def judge(self, tests: str, wire: peer.Wire, verdict: int) -> None:
+        self.limit()
+        judge.judge(tests, wire, verdict)
+
+    def limit(self) -> None:
+        set_limits(self.job["limits"], strict=self.job["backend"] != "unsafe")
+
+    def wait_for(self, *pids: int, seconds: float | None = None) -> bool:
+        """Until one of these has ended or time is up; false if nobody wants to know any more."""
+        end = None if seconds is None else time.monotonic() + seconds
+        while True:
+            self.reap()
+            if any(pid in self.ended for pid in pids):
+                return True
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                return True
+            ready, _, _ = select.select([self.wake_reader, self.control], [], [], left)
+            if self.control in ready:
+                return False
+            if ready:
+                os.read(self.wake_reader, 4096)
+
+    def reap(self) -> None:
+        """Take note of all that have ended, also those that the code left to us."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.ended[pid] = os.waitstatus_to_exitcode(status)
 
 
-def report(control: int, exit_code: int, token: bytes, verdict: int) -> None:
+def read_now(descriptor: int) -> bytes:
+    """What waits in a pipe. A process that the code left behind may keep its other end open."""
+    os.set_blocking(descriptor, False)
     try:
-        finished = exit_code == 0 and os.read(verdict, 64) == token
-    except BlockingIOError:  # a process the worker left behind keeps the pipe open
-        finished = False
-    os.write(control, f"ended {exit_code} {int(finished)}\n".encode())
-
-
-def work(job: dict[str, Any], token_reader: int, verdict_writer: int) -> NoReturn:
-    """Run the code, then its tests, in one namespace; hand the token back after the last line."""
-    read, write, leave = os.read, os.write, os._exit  # the code may replace what `os` holds
-    redirect_stdin(job["stdin"])
-    set_limits(job["limits"], strict=job["backend"] != "unsafe")
-    sys.path += job["packages"]
-    exit_code = 1
-    try:
-        module = types.ModuleType("__main__" if job["tests"] is None else "solution")
-        sys.modules[module.__name__] = module
-        sources = [("solution", job["code"]), ("tests", job["tests"] or "")]
-        programs = [
-            compile(source, f"<{name}>", "exec", dont_inherit=True) for name, source in sources
-        ]
-        for program in programs:
-            exec(program, module.__dict__)
-        flush()
-        write(verdict_writer, read(token_reader, 64))
-        exit_code = 0
-    except SystemExit as stop:
-        flush()
-        exit_code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except BaseException as error:
-        flush()
-        show(error, (job["tests"] or "").splitlines())
-    finally:
-        leave(exit_code & 0xFF)
+        return os.read(descriptor, 64)
+    except BlockingIOError:
+        return b""
 
 
 def set_limits(limits: dict[str, int], *, strict: bool) -> None:
@@ -152,6 +217,7 @@ def set_limits(limits: dict[str, int], *, strict: bool) -> None:
         "RLIMIT_NPROC": limits["processes"],
         "RLIMIT_NOFILE": 128,
         "RLIMIT_CORE": 0,
+        "RLIMIT_MSGQUEUE": 0,
     }
     if not strict:
         del caps["RLIMIT_NPROC"]  # counts all of the user's processes where there is no namespace
@@ -159,38 +225,6 @@ def set_limits(limits: dict[str, int], *, strict: bool) -> None:
         try:
             # One second more before the signal that cannot be caught.
             resource.setrlimit(getattr(resource, name), (cap, cap + (name == "RLIMIT_CPU")))
-        except (ValueError, OSError):
+        except (AttributeError, ValueError, OSError):
             if strict:
                 raise
-
-
-def redirect_stdin(text: str) -> None:
-    """A file, not a pipe: the supervisor must not wait for code that does not read its input."""
-    handle = os.open("stdin", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    os.unlink("stdin")
-    data = text.encode()
-    while data:
-        data = data[os.write(handle, data) :]
-    os.lseek(handle, 0, os.SEEK_SET)
-    os.dup2(handle, 0)
-    os.close(handle)
-
-
-def flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-
-
-def show(error: BaseException, tests: list[str]) -> None:
-    """The traceback without the frames of this file, then the test that was running."""
-    with contextlib.suppress(Exception):
-        trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-            trace = trace.tb_next
-        sys.__excepthook__(type(error), error.with_traceback(trace), trace)
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == "<tests>":
-                print("in test:", tests[trace.tb_lineno - 1].strip(), file=sys.__stderr__)
-            trace = trace.tb_next
-        flush()
