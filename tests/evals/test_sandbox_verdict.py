@@ -86,6 +86,23 @@ ON_LOADING = {
                     pass
         os._exit(0)
     """,
+    "descriptors: hand back whatever waits in them": """
+        import os
+        waiting = []
+        for fd in range(3, 128):
+            try:
+                os.set_blocking(fd, False)
+                waiting.append(os.read(fd, 64))
+            except OSError:
+                pass
+        for fd in range(3, 128):
+            for token in waiting:
+                try:
+                    os.write(fd, token)
+                except OSError:
+                    pass
+        os._exit(0)
+    """,
     "descriptors: fill the pipes with answers beforehand": """
         import os
         yes = b"=1"

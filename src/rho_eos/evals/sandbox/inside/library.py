@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 TYPES = {name: value for name, value in vars(builtins).items() if isinstance(value, type)}
 TEXTS = {"decimal.Decimal", "fractions.Fraction", "uuid.UUID", "pathlib.PosixPath"}
 DATES = {"datetime.date", "datetime.time", "datetime.datetime"}
-STANDARD = sys.stdlib_module_names
 FRAMES = "__frames_of_solution__"
 VIEWS: dict[type, str] = {type({}.keys()): "keys", type({}.items()): "items"}
 
@@ -143,7 +142,8 @@ def error(kind: Any, arguments: Any, members: Any, frames: Any) -> BaseException
 
 def error_class(name: str, module: str, base: str) -> type[BaseException]:
     """A class for errors that the other side has a class for: the same one if we have it too."""
-    ours = getattr(sys.modules.get(module), name, None) if module in STANDARD else None
+    standard = module.partition(".")[0] in sys.stdlib_module_names
+    ours = getattr(sys.modules.get(module), name, None) if standard else None
     if isinstance(ours, type) and issubclass(ours, BaseException):
         return ours
     parent = TYPES[base]

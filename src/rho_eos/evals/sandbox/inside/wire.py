@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 OURS, THEIRS = b"o", b"t"  # whose an object is, as its sender sees it
 OUR_ERROR, OUR_COROUTINE = b"e", b"w"  # ours, and the other side needs one of its own to stand in
 FLOAT, SIZE = struct.Struct("<d"), struct.Struct("<I")
+FRAMES_SHOWN = 10
 CONSTANTS: dict[bytes, object] = {
     b"N": None,
     b"1": True,
@@ -244,4 +245,4 @@ def frames(error: BaseException) -> tuple[tuple[str, int], ...]:
         if trace.tb_frame.f_code.co_filename == "<solution>":
             found.append((trace.tb_frame.f_code.co_name, trace.tb_lineno))
         trace = trace.tb_next
-    return tuple(found)
+    return tuple(found[-FRAMES_SHOWN:])
