@@ -6,13 +6,13 @@ import selectors
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rho_eos.evals.sandbox.launch import Backend, Setup, command, confinement, environment
+from rho_eos.evals.sandbox.scratch import scratch_folder
 
 GRACE_SECONDS = 5.0  # for the sandbox to take itself down before it is killed from outside
 
@@ -66,7 +66,7 @@ def run_in(setup: Setup, code: str, tests: str | None, stdin: str, limits: Limit
     job |= {"code": code, "has_tests": tests is not None, "stdin": stdin, "limits": asdict(limits)}
     start = time.monotonic()
     ours, theirs = socket.socketpair()
-    with tempfile.TemporaryDirectory(prefix="rho-eos-") as folder, ours, theirs:
+    with scratch_folder() as folder, ours, theirs:
         try:
             process = subprocess.Popen(
                 command(setup, theirs.fileno(), limits.folder_bytes),
