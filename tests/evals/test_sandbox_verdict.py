@@ -7,7 +7,9 @@ import textwrap
 
 import pytest
 
+from rho_eos.evals import Sample
 from rho_eos.evals.sandbox import Backend, Limits, run_python
+from rho_eos.evals.tasks.humaneval import HumanEval
 
 SHORT = Limits(wall_seconds=10, cpu_seconds=2, memory_bytes=512 << 20)
 
@@ -354,3 +356,22 @@ def test_what_is_no_message_ends_the_tests_without_a_pass(backend: Backend, mess
     tests = "try:\n    f()\nexcept BaseException:\n    pass\n"
     result = run_python(textwrap.dedent(code), tests=tests, limits=SHORT, backend=backend)
     assert not result.ok, result
+
+
+def test_helpers_of_a_humaneval_prompt_are_not_the_answers_to_replace(backend: Backend) -> None:
+    """The tests of HumanEval/32 check a root with the prompt's `poly` and `math`."""
+    prompt = textwrap.dedent('''
+        import math
+        def poly(xs, x):
+            """Evaluate."""
+            return sum(c * math.pow(x, i) for i, c in enumerate(xs))
+        def find_zero(xs):
+            """Find x such that poly(x) = 0."""
+        ''')
+    test = "def check(candidate):\n    assert math.fabs(poly([1, 2], candidate([1, 2]))) < 1e-4\n"
+    data = {"task_id": "x", "prompt": prompt, "entry_point": "find_zero", "test": test}
+    task = HumanEval(backend=backend)
+    sample = Sample("x", {**data, "canonical_solution": "    return -xs[0] / xs[1]\n"})
+    assert task.grade(sample, task.gold(sample)).correct
+    cheat = "class math:\n    fabs = abs\ndef poly(*a): return 0\ndef find_zero(xs): return 7\n"
+    assert not task.grade(sample, f"<answer>\n```python\n{cheat}```\n</answer>").correct
