@@ -246,8 +246,26 @@ def test_tests_see_the_names_of_the_solution_as_they_are_now(backend: Backend) -
     passes(
         backend,
         "import math as m\ncount = 0\ndef f():\n    global count\n    count += 1",
-        "f()\nf()\nassert count == 2 and m.floor(2.5) == 2\ndef inner():\n    return count\n"
+        "f()\nf()\nclass Case:\n    seen = count\nassert Case.seen == 2\n"
+        "assert [count for _ in 'a'] == [2]\nassert count == 2 and m.floor(2.5) == 2\ndef inner():\n    return count\n"
         "f()\nassert inner() == 3\ntry:\n    missing\n    assert False\nexcept NameError: pass",
+    )
+
+
+def test_tests_may_define_classes_of_their_own(backend: Backend) -> None:
+    passes(
+        backend,
+        "def area(shape):\n    shape.seen = True\n    return shape.width * shape.height()",
+        """
+        import dataclasses
+        @dataclasses.dataclass
+        class Shape:
+            width: "int"
+            def height(self):
+                return 3
+        shape = Shape(2)
+        assert area(shape) == 6 and shape.seen
+        """,
     )
 
 

@@ -10,6 +10,7 @@ import _symtable  # type: ignore[import-not-found]
 import builtins
 import os
 import sys
+import types
 
 from .operations import permit_outsider
 from .output import flush, show
@@ -26,19 +27,28 @@ MODULE = "tests"
 
 
 class Names(dict[str, "Any"]):
-    """The names of the tests; what they neither define nor import is the solution's.
+    """The builtins of the tests; what they neither define nor import is the solution's.
 
     A builtin stays what it is: a solution must not bring its own `abs`. Unless the tests name
     nothing else, because then the function under test is called like a builtin.
     """
 
     def __init__(self, peer: Peer, tests: str) -> None:
-        super().__init__(__name__=MODULE, __builtins__=builtins)
+        super().__init__(vars(builtins))
         self._peer = peer
-        self._named_like_builtins = not free_names(tests) - set(vars(builtins))
+        named = free_names(tests)
+        self._first = named if named <= self.keys() else set()
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._first:
+            try:
+                return self._peer.request("name", name)
+            except KeyError:
+                self._first.discard(name)
+        return super().__getitem__(name)
 
     def __missing__(self, name: str) -> Any:
-        if name.startswith("__") or (hasattr(builtins, name) and not self._named_like_builtins):
+        if name.startswith("__"):
             raise KeyError(name)
         return self._peer.request("name", name)
 
@@ -65,7 +75,9 @@ def judge(tests: str, wire: Wire, verdict: int) -> NoReturn:
     try:
         program = compile(tests, "<tests>", "exec", dont_inherit=True)
         peer.request("ready")
-        exec(program, Names(peer, tests))
+        module = sys.modules[MODULE] = types.ModuleType(MODULE)
+        vars(module)["__builtins__"] = Names(peer, tests)
+        exec(program, vars(module))
         flush()
         if peer.broken is None:
             os.write(verdict, PASSED)
