@@ -247,7 +247,8 @@ def test_tests_see_the_names_of_the_solution_as_they_are_now(backend: Backend) -
         backend,
         "import math as m\ncount = 0\ndef f():\n    global count\n    count += 1",
         "f()\nf()\nclass Case:\n    seen = count\nassert Case.seen == 2\n"
-        "assert [count for _ in 'a'] == [2]\nassert count == 2 and m.floor(2.5) == 2\ndef inner():\n    return count\n"
+        "assert [count for _ in 'a'] == [2]\nassert count == 2 and m.floor(2.5) == 2\n"
+        "def inner():\n    return count\n"
         "f()\nassert inner() == 3\ntry:\n    missing\n    assert False\nexcept NameError: pass",
     )
 
