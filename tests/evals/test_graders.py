@@ -1,6 +1,8 @@
 """Reference answers are right; wrong, empty and cut-off ones are not."""
 
 import dataclasses
+import signal
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -142,8 +144,51 @@ def test_a_verifier_that_is_killed_starts_again() -> None:
         assert verifier._process is not None
         verifier._process.kill()
         verifier._process.wait()
-        verifier.equal(r"\boxed{2}", r"\boxed{3}")
-        assert verifier.equal(r"\boxed{2}", r"\boxed{6/3}")
+        assert verifier.equal(r"\boxed{2}", r"\boxed{6/3}"), "it has to be the first that is asked"
+        assert not verifier.equal(r"\boxed{2}", r"\boxed{3}")
+    finally:
+        verifier.close()
+
+
+def test_a_verifier_killed_at_work_does_not_make_the_answer_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    verifier = MathVerifier()
+    read_line = verifier._read_line
+    killed: list[int] = []
+
+    def kill_once(process: subprocess.Popen[bytes], seconds: float) -> str | None:
+        if verifier._known and not killed:
+            killed.append(process.pid)
+            process.kill()
+            process.wait()
+        return read_line(process, seconds)
+
+    monkeypatch.setattr(verifier, "_read_line", kill_once)
+    try:
+        assert verifier.equal(r"\boxed{2}", r"\boxed{4/2}")
+        assert verifier._process is not None
+        verifier._process.send_signal(signal.SIGSTOP)  # or it may answer before it is killed
+        assert verifier.equal(r"\boxed{3}", r"\boxed{6/2}") and killed
+    finally:
+        verifier.close()
+
+
+def test_a_pair_that_always_kills_its_worker_is_unequal(monkeypatch: pytest.MonkeyPatch) -> None:
+    verifier, started = MathVerifier(), []
+    start = verifier._start
+
+    def start_and_kill() -> subprocess.Popen[bytes]:
+        process = start()
+        started.append(process.pid)
+        process.kill()
+        process.wait()
+        return process
+
+    monkeypatch.setattr(verifier, "_start", start_and_kill)
+    try:
+        assert not verifier.equal(r"\boxed{2}", r"\boxed{4/2}")
+        assert len(started) == math_verifier.ATTEMPTS
     finally:
         verifier.close()
 

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
@@ -256,6 +257,29 @@ def test_without_confinement_a_daemon_that_holds_the_output_open_does_not_block(
     result = run_python(f"{daemon}print('done')", backend=Backend.UNSAFE)
     assert result.ok and result.stdout == "done\n"
     assert result.seconds < 15
+
+
+@pytest.mark.parametrize("confined", [True, False])
+def test_a_deep_tree_is_cleaned_up(
+    backend: Backend, confined: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    deep = """
+    import os
+    top = os.getcwd()
+    os.mkdir("shut")
+    open("shut/file", "w").close()
+    for _ in range(2500):
+        os.mkdir("d")
+        open("f", "w").close() if _ % 10 == 0 else None
+        os.chdir("d")
+    os.symlink(top, "link")
+    os.chmod(f"{top}/shut", 0)
+    """
+    used = backend if confined else Backend.UNSAFE
+    result = run_python(textwrap.dedent(deep), backend=used)
+    assert result.ok, result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failure_of_the_grader_itself_ends_the_sandbox(

@@ -105,7 +105,7 @@ def test_the_work_folder_is_fresh_every_time_and_leaves_nothing(backend: Backend
 
 
 def test_the_graders_own_files_cannot_be_changed(backend: Backend) -> None:
-    child = Path(sandbox.__file__).with_name("child.py")
+    child = Path(sandbox.__file__).with_name("inside") / "supervisor.py"
     before = child.read_bytes(), child.stat()
     targets = [str(child), os.__file__]
     attack(
@@ -393,44 +393,6 @@ def test_ending_before_the_tests_is_not_a_pass(backend: Backend, leave: str) -> 
 def test_tampering_with_the_interpreter_is_not_a_pass(backend: Backend, trick: str) -> None:
     code = f"def f():\n    return 1\n{trick}"
     assert not run_python(code, tests="assert f() == 2", limits=SHORT, backend=backend).ok
-
-
-def test_the_token_is_in_nothing_the_code_can_look_at(backend: Backend) -> None:
-    """Not in the stack, the arguments, the environment or any object: only in a pipe, unread."""
-    result = run_python(
-        """
-import gc, os, sys
-def strings(value, depth):
-    if isinstance(value, (bytes, bytearray, str)):
-        yield value.encode("utf-8", "replace") if isinstance(value, str) else bytes(value)
-    elif depth and isinstance(value, (list, tuple, set, frozenset)):
-        for item in list(value):
-            yield from strings(item, depth - 1)
-    elif depth and isinstance(value, dict):
-        for item in [*value, *value.values()]:
-            yield from strings(item, depth - 1)
-found = set(strings(sys.orig_argv, 1)) | set(strings(dict(os.environ), 1))
-frame = sys._getframe()
-while frame is not None:
-    found |= set(strings(dict(frame.f_locals), 3)) | set(strings(frame.f_code.co_consts, 3))
-    frame = frame.f_back
-for thing in gc.get_objects():
-    found |= set(strings(thing, 1))
-tokens = []
-for fd in range(3, 128):
-    try:
-        os.set_blocking(fd, False)
-        tokens.append(os.read(fd, 64))
-    except OSError:
-        pass
-print(len(found) > 1000, len(tokens), any(token in text for token in tokens for text in found))
-sys.stdout.flush()
-os._exit(0)
-""",
-        backend=backend,
-    )
-    assert result.stdout == "True 1 False\n", result
-    assert not result.ok and result.exit_code == 0
 
 
 @pytest.mark.parametrize(

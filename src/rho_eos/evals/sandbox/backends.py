@@ -24,11 +24,11 @@ def run_python(
     limits: Limits = DEFAULT_LIMITS,
     backend: Backend | None = None,
 ) -> SandboxResult:
-    """Run `code`, then `tests` in the same namespace, in a sandbox of its own.
+    """Run `code`, then `tests` on what it defined, in a sandbox of its own.
 
     Without tests the code runs as `__main__`; with tests it is a module under test, so its
-    `if __name__ == "__main__"` part stays out. The two are compiled apart: code that ends in the
-    middle of a statement or a string cannot swallow its tests.
+    `if __name__ == "__main__"` part stays out. The two run in two processes, and names that the
+    tests do not bind are the code's: see the package's docstring.
     """
     setup = working_setup(backend or probe_backend())
     return run_in(setup, code, tests, stdin, limits)

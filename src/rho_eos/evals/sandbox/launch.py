@@ -5,16 +5,19 @@ import secrets
 import shutil
 import sys
 import sysconfig
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rho_eos.evals.sandbox.isolate import INNER_ID, WORK_FOLDER
+from rho_eos.evals.sandbox.inside.isolate import INNER_ID, WORK_FOLDER
 
-CHILD = Path(__file__).with_name("child.py")
-ISOLATE = Path(__file__).with_name("isolate.py")
+with suppress(ImportError):  # not used here: Python keeps it in compiled form, for every run
+    from rho_eos.evals.sandbox.inside import supervisor as _supervisor  # noqa: F401
+
+INSIDE = Path(__file__).with_name("inside")
 SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/nix/store", "/etc/ld.so.cache")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
@@ -56,7 +59,7 @@ def readable_paths() -> list[str]:
     wanted |= {
         path for path in SYSTEM_LIBRARIES if Path(path).exists() and not Path(path).is_symlink()
     }
-    wanted |= {*package_folders(), str(CHILD), str(ISOLATE)}
+    wanted |= {*package_folders(), str(INSIDE)}
     outermost: list[str] = []
     for path in sorted(wanted):
         if not any(Path(path).is_relative_to(outer) for outer in outermost):
@@ -105,7 +108,7 @@ def command(setup: Setup, control: int, folder_bytes: int) -> list[str]:
     """The command line that starts the child with its control socket."""
     # Not the one of a virtual environment, which is elsewhere and may be a copy.
     python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-    child = [python, "-S", "-s", "-B", "-X", "utf8", str(CHILD), str(control)]
+    child = [python, "-S", "-s", "-B", "-X", "utf8", str(INSIDE / "start.py"), str(control)]
     if setup.backend is not Backend.BUBBLEWRAP:
         return child
     return [*bubblewrap(setup, folder_bytes), "--", *child]
@@ -114,7 +117,7 @@ def command(setup: Setup, control: int, folder_bytes: int) -> list[str]:
 def bubblewrap(setup: Setup, folder_bytes: int) -> list[str]:
     words = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--as-pid-1"]
     words += [f"--unshare-{kind}" for kind in ("ipc", "pid", "net", "uts", "cgroup-try")]
-    words += ["--cap-drop", "ALL"]
+    words += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"]  # which the child drops in turn
     if setup.user_namespace:
         words += ["--unshare-user", "--uid", str(INNER_ID), "--gid", str(INNER_ID)]
     else:

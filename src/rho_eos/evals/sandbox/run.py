@@ -6,12 +6,13 @@ import selectors
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from rho_eos.evals.sandbox.launch import Backend, Setup, command, confinement, environment
+from rho_eos.evals.sandbox.scratch import scratch_folder
 
 GRACE_SECONDS = 5.0  # for the sandbox to take itself down before it is killed from outside
 
@@ -54,13 +55,18 @@ def last_line(text: str) -> str:
     return text.strip().rpartition("\n")[2]
 
 
+def message(content: str | dict[str, Any]) -> bytes:
+    data = marshal.dumps(content)
+    return len(data).to_bytes(8, "little") + data
+
+
 def run_in(setup: Setup, code: str, tests: str | None, stdin: str, limits: Limits) -> SandboxResult:
     """One run, from the start of its sandbox to the end of all that was in it."""
     job = confinement(setup)
-    job |= {"code": code, "tests": tests, "stdin": stdin, "limits": asdict(limits)}
+    job |= {"code": code, "has_tests": tests is not None, "stdin": stdin, "limits": asdict(limits)}
     start = time.monotonic()
     ours, theirs = socket.socketpair()
-    with tempfile.TemporaryDirectory(prefix="rho-eos-") as folder, ours, theirs:
+    with scratch_folder() as folder, ours, theirs:
         try:
             process = subprocess.Popen(
                 command(setup, theirs.fileno(), limits.folder_bytes),
@@ -77,7 +83,7 @@ def run_in(setup: Setup, code: str, tests: str | None, stdin: str, limits: Limit
         theirs.close()
         with process, ours:  # whatever happens here, closing our end is the end of the sandbox
             run = Watch(process, ours, limits)
-            run.send(marshal.dumps(job))
+            run.send(message(job) + (b"" if tests is None else message(tests)))
             run.follow(start + limits.wall_seconds)
     return run.result(setup.backend, time.monotonic() - start)
 

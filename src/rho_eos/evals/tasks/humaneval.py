@@ -54,7 +54,11 @@ class HumanEval(CodeTask):
         return f"{prompt}\n{code}\n" if whole else f"{prompt}{code}\n"
 
     def tests(self, sample: Sample) -> str:
-        return f"{sample.data['test']}\ncheck({sample.data['entry_point']})\n"
+        """After the imports and helpers of the prompt, which some tests use: not the answer's."""
+        prompt, entry_point = sample.data["prompt"], sample.data["entry_point"]
+        start = re.search(rf"^(async )?def {re.escape(entry_point)}\b", prompt, re.MULTILINE)
+        before = prompt[: start.start()] if start else ""
+        return f"{before}\n{sample.data['test']}\ncheck({entry_point})\n"
 
     def reference(self, sample: Sample) -> str:
         return f"{sample.data['prompt']}{sample.data['canonical_solution']}"

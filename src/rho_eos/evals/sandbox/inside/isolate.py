@@ -1,4 +1,4 @@
-"""The Linux calls that confine a process: namespaces, a root of its own, privileges, Landlock.
+"""The Linux calls that confine a process: namespaces, a root, keys, privileges, Landlock.
 
 Runs inside the sandbox's first process, which has nothing but the standard library, so it imports
 nothing of the package. Every call that fails raises `OSError` with the name of the call: a
@@ -9,11 +9,13 @@ half-built sandbox must never run code.
 # pathlib would take longer to import than this file to run, and it is imported for every run.
 
 import ctypes
+import errno
 import os
 from collections.abc import Sequence
 
 INNER_ID = 1000  # the user and group id that confined code sees inside a user namespace
 WORK_FOLDER = "/sandbox"  # not /tmp: the interpreter may be installed below that
+FOLDER_INODES = 4096
 STAGING = "/sys"  # mountpoint of the new root: every Linux has it, and no interpreter lives in it
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
@@ -22,6 +24,7 @@ MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 SYS_MOUNT_SETATTR = 442  # same number on every architecture, as are Landlock's
 AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID = -100, 0x8000, 1, 2
+SYS_KEYCTL, KEYCTL_JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1
 PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
 
 SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_ADD_RULE, SYS_LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -95,7 +98,17 @@ def enter_new_root(
     call("umount2", b"/.old", MNT_DETACH)
     os.rmdir("/.old")
     make_read_only("/")
-    options = f"size={folder_bytes},nr_inodes=4096,mode=1777"
+    mount_work_folder(folder_bytes)
+
+
+def cover_work_folder(folder_bytes: int) -> None:
+    """A work folder over the one that bubblewrap made, which has no limit on its inodes."""
+    call("unshare", CLONE_NEWNS)
+    mount_work_folder(folder_bytes)
+
+
+def mount_work_folder(folder_bytes: int) -> None:
+    options = f"size={folder_bytes},nr_inodes={FOLDER_INODES},mode=1777"
     mount("tmpfs", WORK_FOLDER, "tmpfs", MS_NOSUID | MS_NODEV, options)
     os.chdir(WORK_FOLDER)
 
@@ -131,6 +144,22 @@ def make_read_only(path: str) -> None:
         ctypes.byref(attributes),
         ctypes.sizeof(attributes),
     )
+
+
+def leave_keyrings() -> None:
+    """A session keyring of its own: no namespace separates the one that is inherited.
+
+    Not everywhere to be had: a kernel has no keys, a container refuses, a user has too many. The
+    filter refuses all calls on keys in any case.
+    """
+    number = SYS_KEYCTL.get(os.uname().machine)
+    if number is None:
+        raise OSError(0, f"the number of keyctl on {os.uname().machine} is not known")
+    try:
+        syscall("keyctl", number, KEYCTL_JOIN_SESSION_KEYRING, None)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EDQUOT):
+            raise
 
 
 def drop_privileges(uid: int | None) -> None:
@@ -177,6 +206,17 @@ def restrict_files(version: int, readable: Sequence[str], devices: Sequence[str]
     allow(ruleset, WORK_FOLDER, rights)
     syscall("landlock_restrict_self", SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
+
+
+def keep_signals_inside() -> None:
+    """Landlock, where it can: this process reaches with signals only what it starts itself."""
+    if landlock_version() >= 6:
+        attributes = (ctypes.c_uint64 * 3)(0, 0, 0b10)
+        size = ctypes.c_size_t(ctypes.sizeof(attributes))
+        number = SYS_LANDLOCK_CREATE_RULESET
+        ruleset = syscall("landlock_create_ruleset", number, ctypes.byref(attributes), size, 0)
+        syscall("landlock_restrict_self", SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0)
+        os.close(ruleset)
 
 
 def handled_rights(version: int) -> int:

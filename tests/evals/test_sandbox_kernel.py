@@ -1,0 +1,303 @@
+"""What confined code may not ask of the kernel: keys, memory that no limit counts, dangerous calls.
+
+Each hostile program prints `ESCAPED` only after it has got what it must not get.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import secrets
+
+import pytest
+
+from rho_eos.evals.sandbox import Backend, Limits, run_python
+from rho_eos.evals.sandbox.inside import isolate, seccomp
+from tests.support import require
+
+MACHINE = platform.machine()
+CALLS = {row[0]: row[1:][MACHINE == "aarch64"] for row in seccomp.NUMBERS}
+SMALL = Limits(cpu_seconds=10, memory_bytes=256 << 20, file_bytes=16 << 20, folder_bytes=8 << 20)
+HEADER = "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+
+
+def run(backend: Backend, code: str) -> str:
+    result = run_python(HEADER + code, limits=SMALL, backend=backend)
+    assert "ESCAPED" not in result.stdout, result
+    assert result.ok, result.stderr
+    return result.stdout
+
+
+def test_the_graders_keys_can_be_neither_read_nor_changed(backend: Backend) -> None:
+    secret, name = secrets.token_hex(8).encode(), b"rho-eos-test-key"
+    add_key, keyctl = CALLS["add_key"], CALLS["keyctl"]
+    libc = isolate.libc
+    key = libc.syscall(add_key, b"user", name, secret, len(secret), -3)  # the session's keyring
+    require(key > 0, "the kernel keeps no keys for this process")
+    try:
+        run(
+            backend,
+            f"""
+data = ctypes.create_string_buffer(64)
+for ring in (-3, -4, -5, {key}):
+    found = libc.syscall({keyctl}, 10, ring, b"user", {name!r}, 0)  # search
+    for key in (found, {key}):
+        if libc.syscall({keyctl}, 11, key, data, 64) > 0:  # read
+            print("ESCAPED", data.value)
+        if libc.syscall({keyctl}, 2, key, b"harm", 4) == 0:  # update
+            print("ESCAPED by writing")
+    if libc.syscall({add_key}, b"user", {name!r}, b"harm", 4, ring) > 0:
+        print("ESCAPED by adding")
+""",
+        )
+        data = ctypes.create_string_buffer(64)
+        assert libc.syscall(keyctl, 11, key, data, 64) == len(secret)
+        assert data.value == secret
+    finally:
+        libc.syscall(keyctl, 3, key)  # revoke
+
+
+def test_a_session_keyring_of_its_own_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the filter: what the kernel looks up by itself is not the grader's either."""
+    require("keyctl" in CALLS, "no number for keyctl")
+
+    def session() -> int:
+        return int(isolate.libc.syscall(CALLS["keyctl"], 0, -3, 1))
+
+    require(session() > 0, "the kernel keeps no keys for this process")
+    before, (reader, writer) = session(), os.pipe()
+    if (pid := os.fork()) == 0:
+        isolate.leave_keyrings()
+        os.write(writer, str(session()).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    inside = int(os.read(reader, 64))
+    os.close(reader)
+    os.close(writer)
+    assert inside > 0 and inside != before == session()
+
+
+def test_shared_memory_beyond_the_memory_limit_is_refused(backend: Backend) -> None:
+    run(
+        backend,
+        """
+libc.shmat.restype = ctypes.c_void_p
+total = 0
+for _ in range(3):
+    segment = libc.shmget(0, ctypes.c_size_t(128 << 20), 0o1600)
+    if segment >= 0:
+        total += 128
+        address = libc.shmat(segment, None, 0)
+        libc.shmdt(ctypes.c_void_p(address))
+if total:
+    print("ESCAPED with", total, "MiB")
+""",
+    )
+
+
+def test_files_without_a_file_system_are_refused(backend: Backend) -> None:
+    run(
+        backend,
+        """
+files = []
+try:
+    for _ in range(20):
+        files.append(os.memfd_create("x"))
+        os.write(files[-1], bytes(15 << 20))
+    print("ESCAPED")
+except OSError:
+    pass
+""",
+    )
+
+
+def test_message_queues_and_semaphores_are_refused(backend: Backend) -> None:
+    run(
+        backend,
+        "if libc.msgget(0, 0o1600) >= 0 or libc.semget(0, 10, 0o1600) >= 0: print('ESCAPED')\n"
+        "if libc.mq_open(b'/rho-eos', 0o102, 0o600, None) >= 0: print('ESCAPED by mq_open')",
+    )
+
+
+def test_the_work_folder_has_a_limited_number_of_files(backend: Backend) -> None:
+    made = run(
+        backend,
+        f"""
+made = 0
+try:
+    while made < {3 * isolate.FOLDER_INODES}:
+        os.mkdir(f"d{{made}}")
+        made += 1
+    print("ESCAPED")
+except OSError as error:
+    print(made, error.strerror)
+""",
+    )
+    assert int(made.split()[0]) < isolate.FOLDER_INODES and "No space left" in made
+
+
+def test_extended_attributes_are_refused(backend: Backend) -> None:
+    run(
+        backend,
+        """
+open("file", "w").close()
+try:
+    os.setxattr("file", "user.x", bytes(1024))
+    print("ESCAPED")
+except OSError:
+    pass
+""",
+    )
+
+
+@pytest.mark.parametrize("family", [16, 17, 38, 40])  # netlink, packet, crypto, virtual machines
+def test_only_local_and_internet_sockets_exist(backend: Backend, family: int) -> None:
+    run(
+        backend,
+        f"""
+import socket
+for make in (lambda: socket.socket({family}), lambda: socket.socketpair({family})):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+        try:
+            socket.socket({family}, kind)
+            print("ESCAPED")
+        except OSError as error:
+            assert error.errno == {errno.EAFNOSUPPORT}, error
+socket.socket(socket.AF_INET), socket.socket(socket.AF_INET6), socket.socketpair()
+""",
+    )
+
+
+def test_namespaces_cannot_be_entered(backend: Backend) -> None:
+    clone = seccomp.CLONE[MACHINE == "aarch64"]
+    run(
+        backend,
+        f"""
+for flag in (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000, 0x80):
+    if libc.unshare(flag) == 0:
+        print("ESCAPED by unshare", hex(flag))
+for flag in (0x10000000, 0x10000000 | 0x20000):
+    pid = libc.syscall({clone}, flag | 17, None, None, None, None)
+    if pid == 0:
+        os._exit(0)
+    if pid > 0:
+        print("ESCAPED by clone")
+if libc.syscall({seccomp.CLONE3[0]}, None, 0) == 0 or ctypes.get_errno() != {errno.ENOSYS}:
+    print("ESCAPED by clone3")
+""",
+    )
+
+
+@pytest.mark.parametrize("name", [row[0] for row in seccomp.NUMBERS])
+def test_every_refused_call_is_refused(name: str) -> None:
+    """With arguments that the kernel itself answers otherwise, or after it: by the filter alone."""
+    require(CALLS.get(name) is not None, f"{MACHINE} has no {name}")
+    assert refused([CALLS[name]]) == [errno.EPERM]
+
+
+def refused(numbers: list[int | None]) -> list[int]:
+    """How calls fail under the filter, without any other confinement; 0: they did not."""
+    reader, writer = os.pipe()
+    if (pid := os.fork()) == 0:
+        try:
+            isolate.call("prctl", isolate.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            seccomp.refuse_calls(isolate.libc)
+            for number in numbers:
+                result = isolate.libc.syscall(ctypes.c_long(number or 0), -1, -1, -1, -1, -1, -1)
+                os.write(writer, bytes([ctypes.get_errno() if result < 0 else 0]))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    _, status = os.waitpid(pid, 0)
+    found = list(os.read(reader, 4096))
+    os.close(reader)
+    return found if status == 0 else [*found, -status]
+
+
+def test_the_second_abi_of_the_processor_is_refused() -> None:
+    require(MACHINE == "x86_64", "only x86_64 has x32")
+    getpid = 39
+    assert refused([getpid | seccomp.X32_BIT, 520 | seccomp.X32_BIT]) == [errno.ENOSYS] * 2
+
+
+def test_another_architecture_ends_the_process(backend: Backend) -> None:
+    """`int 0x80` calls by the numbers of 32-bit x86, for which the filter has no names."""
+    require(MACHINE == "x86_64", "machine code for x86_64")
+    code = "b8 14 00 00 00 cd 80 c3"  # mov eax, 20 (getpid); int 0x80; ret
+    result = run_python(
+        HEADER
+        + f"""
+import mmap
+page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+page.write(bytes.fromhex({code!r}))
+address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+print("ESCAPED", ctypes.CFUNCTYPE(ctypes.c_int)(address)(), flush=True)
+""",
+        backend=backend,
+    )
+    assert "ESCAPED" not in result.stdout
+    assert result.killed_by == "SIGSYS"
+
+
+@pytest.mark.parametrize("machine", list(seccomp.AUDIT_ARCH))
+def test_the_filter_is_well_formed_for_every_architecture(machine: str) -> None:
+    """Run by hand on each call: what the table names is refused, everything else is allowed."""
+    column = list(seccomp.AUDIT_ARCH).index(machine)
+    table = {row[1 + column] for row in seccomp.NUMBERS} - {None}
+    assert len(table) == sum(row[1 + column] is not None for row in seccomp.NUMBERS)
+    for number in range(470):
+        verdict = interpret(machine, number, first_argument=1)
+        if number in table or number == seccomp.PRLIMIT64[column]:
+            assert verdict == seccomp.FAIL | errno.EPERM, number
+        elif number == seccomp.CLONE3[column]:
+            assert verdict == seccomp.FAIL | errno.ENOSYS
+        else:
+            assert verdict == seccomp.ALLOW, number
+    assert interpret(machine, seccomp.PRLIMIT64[column], 0) == seccomp.ALLOW
+    assert interpret(machine, seccomp.CLONE[column], 0x10000011) == seccomp.FAIL | errno.EPERM
+    for family in range(50):
+        allowed = interpret(machine, seccomp.SOCKET[column], family) == seccomp.ALLOW
+        assert allowed == (family in (1, 2, 10))
+    assert interpret(machine, 1, 0, architecture=0x4000_0003) == seccomp.KILL_PROCESS
+
+
+def interpret(
+    machine: str, number: int, first_argument: int, architecture: int | None = None
+) -> int:
+    """The value that the filter returns for a call."""
+    data = {
+        seccomp.AT_NUMBER: number,
+        seccomp.AT_ARCHITECTURE: architecture or seccomp.AUDIT_ARCH[machine],
+        seccomp.AT_FIRST_ARGUMENT: first_argument,
+    }
+    lines, position, loaded = seccomp.program(machine), 0, 0
+    while True:
+        operation, if_true, if_false, operand = lines[position]
+        position += 1
+        if operation == seccomp.RETURN:
+            return operand
+        if operation == seccomp.LOAD:
+            loaded = data[operand]
+            continue
+        holds = {
+            seccomp.JUMP_EQUAL: loaded == operand,
+            seccomp.JUMP_AT_LEAST: loaded >= operand,
+            seccomp.JUMP_ANY_BIT: bool(loaded & operand),
+        }[operation]
+        position += if_true if holds else if_false
+
+
+def test_limits_of_other_processes_cannot_be_changed(backend: Backend) -> None:
+    run(
+        backend,
+        """
+import resource
+for pid in range(1, 20):
+    try:
+        resource.prlimit(pid, resource.RLIMIT_CPU)
+        print("ESCAPED")
+    except OSError:
+        pass
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+""",
+    )
