@@ -61,7 +61,7 @@ def test_a_model_gives_all_tables_and_figures_and_again_without_being_loaded(
     words = (*words, "--limit", "2", "--out", out)
     first = command(*words)
     assert first.code == 0, first.err
-    assert "loading" in first.err and first.out.rstrip().endswith("index.md")
+    assert "; needs " in first.err and first.out.rstrip().endswith("index.md")
 
     for name in (*TABLE_NAMES, "comparison"):
         rows = rows_of(out / f"{name}.csv")

@@ -13,6 +13,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TypeVar
 
+import httpx
 from huggingface_hub import (
     HfApi,
     constants,
@@ -163,10 +164,17 @@ def checksums(files: tuple[Path, ...], model: HubModel | None) -> dict[str, str]
 
 
 def ask(repo: str, question: Callable[[], T], lead: str) -> T:
-    """Have the client ask; what goes wrong is said in one sentence that begins with `lead`."""
+    """Have the client ask; what goes wrong is said in one sentence that begins with `lead`.
+
+    A connection that was kept open may have been closed at the other end meanwhile: then it is
+    asked once more, on a new one.
+    """
     try:
         with quiet_client():
-            return question()
+            try:
+                return question()
+            except httpx.RemoteProtocolError:
+                return question()
     except SafetensorsParsingError as error:
         raise UserError(f"{repo} has damaged weights on the Hub: {first_line(error)}") from error
     except HUB_ERRORS as error:
