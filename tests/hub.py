@@ -190,8 +190,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             body = b""
         if may_cut and self.hub.cuts:
-            body = body[: self.hub.cuts.pop(0)]
-            self.close_connection = True
+            whole, body = body, body[: self.hub.cuts.pop(0)]
+            self.close_connection = len(body) < len(whole)
         self.hub.log.append(
             Asked(
                 self.command,
