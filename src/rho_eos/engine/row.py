@@ -135,8 +135,8 @@ class Row:
         its canvas may have been too short, which only a forward over all of it can tell."""
         assert self.window is not None
         commit = self.policy.commit(view, prediction)
-        ends = (*self.canvas, *prediction.at(commit).token)
-        if len(commit) == len(self.masked) and not np.isin(ends, self.special.ends).any():
+        tokens = np.concatenate((self.canvas, prediction.at(commit).token))
+        if len(commit) == len(self.masked) and not np.isin(tokens, self.special.ends).any():
             self.window.stale = True
             commit = commit[:0]
         return Step(commit)
