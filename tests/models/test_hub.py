@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
+from huggingface_hub.errors import HTTPError
 
 from rho_eos.config import EngineConfig
 from rho_eos.evals.runs.provenance import model_identity
+from rho_eos.models.hub import ask
 from rho_eos.models.loading import open_checkpoint
 from rho_eos.preparation import Preparer
 from tests.hub import TOKEN, Hub, Repo
@@ -221,3 +223,15 @@ def test_in_a_pipe_there_is_no_progress(hub: Hub, environment: dict[str, str]) -
     assert (second.returncode, second.stdout) == (0, first.stdout)
     assert without_placement(second.stderr.decode()) == ""
     assert hub.log == []
+
+
+def test_a_kept_connection_that_was_closed_is_asked_again() -> None:
+    library = sys.modules[HTTPError.__module__.partition(".")[0]]  # the client's own
+    closed = [library.RemoteProtocolError("Server disconnected without sending a response.")]
+
+    def question() -> str:
+        if closed:
+            raise closed.pop()
+        return "answer"
+
+    assert ask(MODEL, question, "asked") == "answer"
