@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 
+DISTRIBUTIONS = packages_distributions()  # by the modules that they bring
+
 
 def names(requirements: list[str]) -> set[str]:
     return {canonicalize_name(Requirement(text).name) for text in requirements}
@@ -35,7 +37,6 @@ def imported(statements: list[ast.stmt]) -> Iterator[str]:
 
 def undeclared(file: Path, declared: set[str]) -> set[str]:
     """Third-party modules that a file imports when it is imported itself."""
-    known = packages_distributions()
     modules = set(imported(ast.parse(file.read_text()).body)) - {
         "rho_eos",
         *sys.stdlib_module_names,
@@ -43,7 +44,7 @@ def undeclared(file: Path, declared: set[str]) -> set[str]:
     return {
         module
         for module in modules
-        if not declared & {canonicalize_name(name) for name in known.get(module, [module])}
+        if not declared & {canonicalize_name(name) for name in DISTRIBUTIONS.get(module, [module])}
     }
 
 
