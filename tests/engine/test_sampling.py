@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.sampling import draws_for
+from rho_eos.decoding.sampling import draws_for, keep_likeliest
 from rho_eos.outputs import Output
 from tests.engine.test_against_reference import engine_decode, some_prompts
 from tests.reference.random_llada import END_OF_TURN, EOS, MASK, random_llada
@@ -216,3 +218,38 @@ def test_a_minimum_length_concerns_its_own_request_only() -> None:
     both = [how, how.replaced(min_new_tokens=3)]
     free, held = engine_decode(SameEverywhere(logits), [[7], [7]], both)
     assert (free.token_ids, held.token_ids) == ([], [6] * 3)
+
+
+def naive_likeliest(weights: list[float], top_k: int, top_p: float) -> set[int]:
+    """Sort all, take the first k, of these the first that hold the share."""
+    order = sorted(range(len(weights)), key=lambda token: (-weights[token], token))
+    order = order[: top_k or len(order)]
+    whole, held, kept = sum(weights[token] for token in order), 0.0, set[int]()
+    for token in order:
+        kept.add(token)
+        held += weights[token]
+        if top_p < 1 and held >= top_p * whole:
+            break
+    return kept
+
+
+@given(
+    # Eighths add up exactly, so that equal weights and shares met exactly are all tried.
+    rows=st.lists(st.lists(st.integers(1, 8), min_size=12, max_size=12), min_size=1, max_size=4),
+    limits=st.lists(
+        st.tuples(st.integers(0, 14), st.sampled_from([0.125, 0.5, 0.75, 1.0])),
+        min_size=4,
+        max_size=4,
+    ),
+    looked_at=st.integers(1, 12),
+)
+def test_the_likeliest_are_those_of_a_full_sort(
+    rows: list[list[int]], limits: list[tuple[int, float]], looked_at: int
+) -> None:
+    weights = torch.tensor(rows, dtype=torch.float32) / 8
+    top_k, top_p = (np.array(column) for column in zip(*limits[: len(rows)], strict=True))
+    kept = keep_likeliest(weights, top_k, top_p.astype(np.float32), looked_at)
+    for own, before, (k, p) in zip(kept, weights, limits, strict=False):
+        wants = naive_likeliest(before.tolist(), k, p)
+        assert set(own.nonzero()[:, 0].tolist()) == wants
+        assert all(own[token] == before[token] for token in wants)

@@ -16,6 +16,8 @@ from rho_eos.decoding.params import DecodeParams
 
 #: Below this a draw is the argmax for all practical purposes, and 1 / T would overflow.
 COLDEST = 1e-6
+#: How many of the likeliest tokens top_k and top_p look at before they look at all.
+LIKELIEST = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +77,48 @@ def _draw(logits: torch.Tensor, draws: Draws, rows: np.ndarray) -> torch.Tensor:
     temperature = column(np.maximum(draws.temperature, COLDEST))
     # exp((l - max) / T): the largest is 1, so nothing overflows however cold it is.
     weights = (logits - logits.amax(-1, keepdim=True)).div_(temperature).exp_()
-    limited = (draws.top_k[rows] > 0) | (draws.top_p[rows] < 1)
-    for row in np.flatnonzero(limited):
-        _keep_likeliest(weights[row], int(draws.top_k[rows[row]]), float(draws.top_p[rows[row]]))
+    limited = np.flatnonzero((draws.top_k[rows] > 0) | (draws.top_p[rows] < 1))
+    if len(limited):
+        index = torch.from_numpy(limited).to(logits.device)
+        few = weights if len(limited) == len(rows) else weights[index]
+        own = rows[limited]
+        weights[index] = keep_likeliest(few, draws.top_k[own], draws.top_p[own])
     return inverse_cdf(weights, column(draws.uniform))
 
 
-def _keep_likeliest(weights: torch.Tensor, top_k: int, top_p: float) -> None:
-    """In place: weight 0 for all but the top_k likeliest, of these all but the first top_p."""
-    ranked, tokens = weights.sort(descending=True, stable=True)
-    kept = min(top_k or len(weights), len(weights))
-    if top_p < 1:
-        shares = ranked[:kept].cumsum(0)
-        # The token that crosses top_p still belongs to the set.
-        kept = int((shares < top_p * shares[-1]).sum()) + 1
-    weights[tokens[kept:]] = 0
+def keep_likeliest(
+    weights: torch.Tensor, top_k: np.ndarray, top_p: np.ndarray, looked_at: int = LIKELIEST
+) -> torch.Tensor:
+    """(n, vocabulary) with weight 0 for all but the top_k likeliest, of these all but the first
+    top_p; the leftmost among equals, and the token that crosses top_p still belongs to the set.
+
+    A vocabulary is long and the set is short as a rule, so on a CPU only the likeliest are put in
+    order; rows whose set goes beyond these are done again with all of it. A GPU sorts all at once:
+    there, asking which rows need it would take longer.
+    """
+    on_cpu = weights.device.type == "cpu"
+    vocabulary = weights.shape[-1]
+    looked_at = min(vocabulary, max(looked_at, int(top_k.max()))) if on_cpu else vocabulary
+    ranked = weights.topk(looked_at).values
+    at_most = torch.from_numpy(np.where(top_k > 0, np.minimum(top_k, vocabulary), vocabulary))
+    at_most = at_most.to(weights.device)[:, None]
+    share = torch.from_numpy(top_p).to(weights.device)[:, None]
+    shares = ranked.cumsum(-1)
+    inside = shares.gather(-1, (at_most - 1).clamp_max(looked_at - 1))
+    whole = torch.where(at_most > looked_at, weights.sum(-1, keepdim=True), inside)
+    kept = (shares < share * whole).sum(-1, keepdim=True) + 1
+    kept = torch.minimum(torch.where(share < 1, kept, at_most), at_most)
+    last = ranked.gather(-1, (kept - 1).clamp_max(looked_at - 1))  # the least weight that is kept
+    equals = weights == last
+    spare = kept - (ranked > last).sum(-1, keepdim=True)
+    result = torch.where(weights < last, 0, weights)
+    if not on_cpu or (equals.sum(-1, keepdim=True) > spare).numpy().any():
+        result.masked_fill_(equals & (equals.cumsum(-1) > spare), 0)
+    beyond = np.flatnonzero((kept > looked_at).numpy()) if on_cpu else ()
+    if len(beyond):
+        index = torch.from_numpy(beyond)
+        result[index] = keep_likeliest(weights[index], top_k[beyond], top_p[beyond], vocabulary)
+    return result
 
 
 def inverse_cdf(weights: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
