@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from rho_eos.evals.graders.grader import Grader
+from rho_eos.evals.graders.grader import Comparison
 
 
-class Exact(Grader):
+class Exact(Comparison):
     name: ClassVar[str] = "exact"
     ignore_case: bool = False
 

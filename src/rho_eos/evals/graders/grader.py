@@ -19,6 +19,26 @@ class Grader(Settings):
     name: ClassVar[str]  # in task files
     runs_code: ClassVar[bool] = False
 
+    @abstractmethod
+    def check(self, reference: str, fields: Mapping[str, str]) -> None:
+        """`UserError` if no answer could be judged by this; asked before any model is."""
+
+    @abstractmethod
+    def grade(self, text: str, reference: str, fields: Mapping[str, str] = NO_FIELDS) -> Grade:
+        """The verdict. Fields are the sample's, for a grader that needs more than a reference."""
+
+    def gold(self, reference: str) -> str:
+        """The reference as a model would give it."""
+        return reference
+
+    def confined(self, _backend: Backend) -> Self:
+        """The same grader, whose code runs in this sandbox."""
+        return self
+
+
+class Comparison(Grader):
+    """Finds an answer in the text and compares it with the one in the reference."""
+
     @property
     def absent(self) -> str:
         """What is said of a text in which nothing is found."""
@@ -36,24 +56,14 @@ class Grader(Settings):
         return reference
 
     def check(self, reference: str, _fields: Mapping[str, str]) -> None:
-        """`UserError` if no answer could be judged by this; asked before any model is."""
         if not reference.strip():
             raise UserError("the reference is empty")
         self.expected(reference)
 
-    def gold(self, reference: str) -> str:
-        """The reference as a model would give it."""
-        return reference
-
     def grade(self, text: str, reference: str, _fields: Mapping[str, str] = NO_FIELDS) -> Grade:
-        """The verdict. Fields are the sample's, for a grader that needs more than a reference."""
         answer = self.extract(text)
         if answer is None:
             return Grade(correct=False, extracted=None, detail=self.absent)
         expected = self.expected(reference)
         correct = self.equal(answer, expected)
         return Grade(correct, answer, f"{answer} {'=' if correct else '≠'} {expected}")
-
-    def confined(self, _backend: Backend) -> Self:
-        """The same grader, whose code runs in this sandbox."""
-        return self

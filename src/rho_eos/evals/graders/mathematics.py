@@ -4,13 +4,13 @@ import re
 from typing import ClassVar
 
 from rho_eos.evals.graders.extraction import math_answer
-from rho_eos.evals.graders.grader import Grader
+from rho_eos.evals.graders.grader import Comparison
 from rho_eos.evals.graders.math_verifier import verifier
 
 WORD = re.compile(r"[A-Za-z]{2}")
 
 
-class Mathematics(Grader):
+class Mathematics(Comparison):
     name: ClassVar[str] = "math"
 
     @property

@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from rho_eos.errors import UserError
-from rho_eos.evals.graders.grader import Grader
+from rho_eos.evals.graders.grader import Comparison
 
 # Not a part of something longer: 3/4, 2^5 and 12abc are not the numbers they begin with.
 NUMBER = re.compile(r"\s*[$€£]?([-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+))(?!\.?[\w/^*])")
 
 
-class NumberAfter(Grader):
+class NumberAfter(Comparison):
     name: ClassVar[str] = "number"
     marker: Annotated[str, Field(min_length=1)] = "####"
 

@@ -5,10 +5,10 @@ from typing import ClassVar
 
 from pydantic import field_validator
 
-from rho_eos.evals.graders.grader import Grader
+from rho_eos.evals.graders.grader import Comparison
 
 
-class Pattern(Grader):
+class Pattern(Comparison):
     name: ClassVar[str] = "regex"
     pattern: str
     ignore_case: bool = False
