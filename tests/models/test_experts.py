@@ -14,7 +14,11 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from rho_eos.errors import UserError
 from rho_eos.models.families.llada import LLaDAForMaskedLM
-from rho_eos.models.families.llada_moe import LLaDAMoEConfig, LLaDAMoEForMaskedLM
+from rho_eos.models.families.llada_moe import (
+    LLaDAMoEConfig,
+    LLaDAMoEForMaskedLM,
+    SeparateLLaDAMoEForMaskedLM,
+)
 from tests.conftest import DATA
 
 PARITY = DATA / "parity"
@@ -73,6 +77,16 @@ def test_experts_run_as_one_grouped_product_unless_asked_otherwise(name: str) ->
     loop = AutoModelForMaskedLM.from_pretrained(PARITY / name, experts_implementation="eager")
     assert loop.config._experts_implementation == "eager"
     torch.testing.assert_close(grouped(ids).logits, loop(ids).logits, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llada-moe", "llada-moe-bias"])
+@torch.inference_mode()
+def test_experts_one_by_one_give_the_same(name: str) -> None:
+    ids = torch.arange(4, 40)[None]
+    grouped = AutoModelForMaskedLM.from_pretrained(PARITY / name)
+    separate = SeparateLLaDAMoEForMaskedLM.from_pretrained(PARITY / name)
+    assert separate.model.layers[-1].mlp.experts[3].up_proj.weight.ndim == 2
+    torch.testing.assert_close(separate(ids).logits, grouped(ids).logits, rtol=0, atol=1e-5)
 
 
 def test_the_bias_stays_in_float32() -> None:

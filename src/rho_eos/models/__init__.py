@@ -16,6 +16,11 @@ for _family in FAMILIES.values():
     AutoModelForMaskedLM.register(_family.config, _family.masked_lm, exist_ok=True)
     if _family.weights:
         register_checkpoint_conversion_mapping(_family.name, [*_family.weights], overwrite=True)
+    if _family.separate is not None:
+        for _class in (_family.separate, _family.separate.stack_class):
+            register_checkpoint_conversion_mapping(
+                _class.__name__, [*_family.separate_weights], overwrite=True
+            )
 
 __all__ = [
     "FAMILIES",

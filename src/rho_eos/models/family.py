@@ -23,6 +23,10 @@ class Family:
     matches: Callable[[Mapping[str, Any]], bool]  # given the content of config.json
     #: From published weight names to ours, where they differ.
     weights: tuple[WeightTransform, ...] = ()
+    #: Where weights are merged while loading: a class that keeps each as it is stored, which
+    #: quantisation needs, and its own renamings.
+    separate: type[Any] | None = None
+    separate_weights: tuple[WeightTransform, ...] = ()
     #: How its tokenizers may name MASK and the end of a turn, where nothing gives their ids.
     mask_names: tuple[str, ...] = ()
     end_of_turn_names: tuple[str, ...] = ()

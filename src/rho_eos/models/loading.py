@@ -89,13 +89,15 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
     What is kept as it was stored stays mapped; what is quantised is so one weight after the other.
     """
     quantized = placement.quantization != "none"
+    mixed = placement.precision.weights != placement.precision.compute
+    separate = FAMILIES[checkpoint.family].separate if quantized or mixed else None
     if checkpoint.hub is not None:
         fetch_weights(checkpoint.hub, checkpoint.files)
     progress = transformers.utils.logging
     if checkpoint.stored_bytes < _LARGE:
         progress.disable_progress_bar()
     try:
-        model = AutoModelForMaskedLM.from_pretrained(
+        model = (separate or AutoModelForMaskedLM).from_pretrained(
             checkpoint.folder,
             config=checkpoint.config,
             dtype=placement.stored if quantized else placement.precision.weights,
@@ -110,7 +112,7 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
     model.eval().requires_grad_(False)
     if quantized:
         quantize(model, placement.quantization, placement.device, placement.precision.weights)
-    if placement.precision.weights != placement.precision.compute:
+    if mixed:
         widen(model, placement.precision.compute)
     return model.to(placement.device)
 

@@ -66,7 +66,7 @@ def place(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placem
 
 def describe(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placement:
     """The same, but where none fits, the one that needs least."""
-    check_available(config.quantization, device, checkpoint.config)
+    check_available(config.quantization, device)
     free = memory.free_memory(device)
     ways = list(_ways(config, checkpoint, device, config.dtype, config.quantization, free))
     fitting = (way for way in ways if free is None or way.needed <= free)
@@ -82,9 +82,8 @@ def _ways(
     free: int | None,
 ) -> Iterator[Placement]:
     stored = stored_dtype(checkpoint.stored_dtypes)
-    splittable = not getattr(checkpoint.config, "num_experts", None)  # experts are no linear layers
     positions = min(config.max_positions, checkpoint.context_length)
-    precisions = choices_of_precision(dtype, device, stored, splittable)
+    precisions = choices_of_precision(dtype, device, stored)
     if quantization != "none":  # for the sake of memory, so what is left wide is not widened
         precisions.reverse()
     for precision in precisions:
@@ -121,7 +120,7 @@ def _other_ways(
     dtype = value if name == "dtype" else config.dtype
     quantization = value if name == "quantization" else config.quantization
     try:
-        check_available(quantization, tried.device, checkpoint.config)
+        check_available(quantization, tried.device)
     except UserError:
         return []
     ways = _ways(config, checkpoint, tried.device, dtype, quantization, tried.free)

@@ -42,13 +42,10 @@ def stored_dtype(stored_dtypes: Sequence[str]) -> torch.dtype:
     return STORED.get(stored_dtypes[0], torch.float32) if stored_dtypes else torch.float32
 
 
-def choices_of_precision(
-    asked: str, device: torch.device, stored: torch.dtype, splittable: bool = True
-) -> list[Precision]:
+def choices_of_precision(asked: str, device: torch.device, stored: torch.dtype) -> list[Precision]:
     """The ways to run as asked, best first; a later one only needs less memory for the same result.
 
-    `auto` computes as the weights are stored, where the device can. `splittable`: whether weights
-    may be kept in another type than that of the products.
+    `auto` computes as the weights are stored, where the device can.
     """
     if asked == "auto":
         wanted = torch.float32 if stored == torch.float64 else stored
@@ -57,7 +54,7 @@ def choices_of_precision(
     compute = wanted if native(wanted, device) else torch.float32
     narrow = wanted if asked != "auto" and wanted.itemsize < 4 else stored
     ways = [Precision(compute, compute)]
-    if device.type == "cpu" and splittable and narrow.itemsize < compute.itemsize:
+    if device.type == "cpu" and narrow.itemsize < compute.itemsize:
         ways.append(Precision(narrow, compute))
         if narrow != stored:  # asked to round the weights: they must be, also where all fits
             ways.pop(0)

@@ -111,7 +111,7 @@ ON_CPU = {"int8": Int8Linear, "int4": Int4Linear}
 QUANTIZED = (Int8Linear, Int4Linear)
 
 
-def check_available(kind: str, device: torch.device, model_config: Any) -> None:
+def check_available(kind: str, device: torch.device) -> None:
     """Say, before anything is loaded, where a format cannot be had."""
     if kind == "none":
         return
@@ -122,8 +122,6 @@ def check_available(kind: str, device: torch.device, model_config: Any) -> None:
         )
     if device.type == "cuda" and find_spec("torchao") is None:
         raise UserError(f"quantization {kind} on cuda needs torchao: pip install 'rho-eos[quant]'")
-    if getattr(model_config, "num_experts", None):
-        raise UserError(f"quantization is {kind!r}, but models with experts take only none")
 
 
 def exact_name(kind: str, device: torch.device) -> str:

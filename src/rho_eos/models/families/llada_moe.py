@@ -2,7 +2,9 @@
 
 It shares LLaDA's model_type, but neither its config fields nor its weight names. Every position
 uses a few of many small MLPs; the experts of a layer are stored one by one and run as one grouped
-product, which on a CPU in bfloat16 is faster than a loop over them.
+product, which on a CPU in bfloat16 is faster than a loop over them. Where weights are quantised or
+kept in another type than that of the products, each expert stays a layer of its own: it is read
+from its file by itself, and only those are visited that some position uses.
 """
 
 from collections.abc import Mapping
@@ -20,6 +22,7 @@ from transformers.core_model_loading import (
     WeightRenaming,
 )
 from transformers.models.qwen3_moe.modeling_qwen3_moe import (
+    Qwen3MoeMLP,
     Qwen3MoeModel,
     Qwen3MoePreTrainedModel,
     Qwen3MoeSparseMoeBlock,
@@ -188,9 +191,45 @@ class LLaDAMoEForMaskedLM(_Experts, MaskedDiffusionHead, Qwen3MoePreTrainedModel
         check_experts(folder, cls.__name__)
 
 
+class SeparateExperts(nn.ModuleList):
+    """The experts of a layer one by one, under the names that checkpoints give them."""
+
+    def __init__(self, config: LLaDAMoEConfig) -> None:
+        width = config.expert_intermediate_size
+        super().__init__(Qwen3MoeMLP(config, width) for _ in range(config.num_experts))
+
+    def forward(
+        self, hidden: torch.Tensor, experts: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """(positions, width), given for each position its experts and their weights."""
+        uses = experts.shape[-1]
+        order = experts.flatten().argsort(stable=True)
+        counts = experts.flatten().bincount(minlength=len(self)).tolist()
+        out = torch.zeros_like(hidden)
+        for expert, own in zip(self, order.split(counts), strict=True):
+            if len(own):
+                at = own // uses
+                out.index_add_(0, at, expert(hidden[at]) * weights.flatten()[own, None])
+        return out
+
+
+class SeparateLLaDAMoEModel(LLaDAMoEModel):
+    def __init__(self, config: LLaDAMoEConfig) -> None:
+        super().__init__(config)
+        for layer in cast(Any, self.layers):
+            if isinstance(layer.mlp, Qwen3MoeSparseMoeBlock):
+                layer.mlp.experts = SeparateExperts(config)
+
+
+class SeparateLLaDAMoEForMaskedLM(LLaDAMoEForMaskedLM):
+    stack_class = SeparateLLaDAMoEModel
+
+
 def has_experts(config: Mapping[str, Any]) -> bool:
     return config.get("model_type") in ("llada", "llada-moe") and bool(config.get("num_experts"))
 
+
+BIAS = WeightRenaming("mlp.expert_bias", "mlp.gate.expert_bias")
 
 FAMILY = Family(
     config=LLaDAMoEConfig,
@@ -208,8 +247,10 @@ FAMILY = Family(
             target_patterns="mlp.experts.down_proj",
             operations=[MergeModulelist(dim=0)],
         ),
-        WeightRenaming("mlp.expert_bias", "mlp.gate.expert_bias"),
+        BIAS,
     ),
+    separate=SeparateLLaDAMoEForMaskedLM,
+    separate_weights=(BIAS,),
     mask_names=("<|mask|>",),
     end_of_turn_names=("<|role_end|>",),
 )
