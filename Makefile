@@ -52,7 +52,7 @@ bench: $(DEV) ## speed and memory as ratios to the naive reference decoder
 bench-cache: $(DEV) ## what the window cache saves on the embedded model, about two hours
 	@$(BIN)/python -m benchmarks.cache
 
-bench-serve: $(DEV) ## throughput of the server under load, as ratios to sequential requests
+bench-serve: $(DEV) ## throughput of the server under load, exact and with the window cache
 	@$(BIN)/python -m benchmarks.serve_load
 
 clean: ## remove the environment and caches
