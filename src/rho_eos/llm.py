@@ -51,6 +51,7 @@ class LLM:
             self.special,
             self.config.logits_megabytes,
             self.config.max_cache_megabytes,
+            self.config.compile,
         )
         self.engine = Engine(
             self.runner,

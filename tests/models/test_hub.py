@@ -63,6 +63,7 @@ def test_the_driver_of_a_cluster_fetches_no_weights(hub: Hub, cache: Path) -> No
     options = ray_data._same_everywhere({"model": MODEL})
     ray_data.RayAnswers(ray_data.Pool(options, actors=1, gpus=0))
     assert options["dtype"] == "float32"
+    assert options["revision"] == hub.repos[MODEL].names["main"]  # actors start later
     assert not list(cache.rglob("*.safetensors"))
     assert {asked.range for asked in hub.asked_for("/blob/")} == {f"bytes=0-{HEADER - 1}"}
 

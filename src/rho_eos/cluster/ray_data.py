@@ -163,19 +163,22 @@ def open_pool(address: str, actors: int | None, engine_options: dict[str, Any]) 
 
 
 def _same_everywhere(engine_options: dict[str, Any]) -> dict[str, Any]:
-    """What this machine would run: `auto` could mean another precision on another one."""
+    """What this machine would run: elsewhere `auto` could mean another precision, and a branch of a
+    Hub model, by then, another commit."""
     config = EngineConfig.from_mapping(engine_options)
     folder = Path(config.model).expanduser()
     model = str(folder.absolute()) if folder.is_dir() else config.model
     remote = config.device.startswith("cuda")  # not for this machine to check
     device = choose_device("auto" if remote else config.device)
-    stored = stored_dtype(open_checkpoint(config).stored_dtypes)
+    checkpoint = open_checkpoint(config)
+    stored = stored_dtype(checkpoint.stored_dtypes)
     compute = choices_of_precision(config.dtype, device, stored)[0].compute
     return {
         **engine_options,
         "model": model,
         "dtype": name_of(compute) if config.dtype == "auto" else config.dtype,
         "plugin": absolute(config.plugin),
+        "revision": checkpoint.hub.commit if checkpoint.hub else config.revision,
     }
 
 

@@ -30,13 +30,13 @@ def first_open_block(masked: Positions, block_length: int | None) -> Positions:
 
 def without_eos_if_possible(candidates: Prediction, special: SpecialTokens) -> Prediction:
     """The candidates that would not end the text, unless all of them would."""
-    goes_on = ~np.isin(candidates.token, special.ends)
+    goes_on = ~special.is_end(candidates.token)
     return candidates.at(candidates.positions[goes_on]) if goes_on.any() else candidates
 
 
 def with_ends_last(candidates: Prediction, special: SpecialTokens) -> Prediction:
     """The same candidates; those that would end the text count as less sure than all others."""
-    ends = np.isin(candidates.token, special.ends)
+    ends = special.is_end(candidates.token)
     return dataclasses.replace(candidates, confidence=candidates.confidence - ends)
 
 

@@ -36,6 +36,7 @@ class Row:
     contractions: int = 0
     finish_reason: FinishReason | None = None
     trace: list[StepRecord] = field(default_factory=list)
+    _view: View | None = None  # of the next forward, once it was asked for
     waited: int = 0  # steps that it was held back, so that others could refresh
     started: float | None = None
     first_token: float | None = None
@@ -80,7 +81,13 @@ class Row:
     @property
     def reads(self) -> int:
         """Positions whose logits its next forward makes."""
-        return (1 + (self.params.cfg_scale > 0)) * len(self.input().wanted)
+        return (1 + (self.params.cfg_scale > 0)) * self._wanted
+
+    @property
+    def _wanted(self) -> int:
+        """Positions of its canvas that its next forward predicts."""
+        everything = self.policy.needs.whole_canvas and self.computed is None
+        return len(self.canvas) if everything else len(self.view().masked)
 
     @property
     def refreshes_next(self) -> bool:
@@ -89,21 +96,25 @@ class Row:
 
     def view(self) -> View:
         """What its policy sees of the next forward: with a window, the MASKs in it."""
-        masked = self.masked
-        if self.computed is not None:
-            masked = masked[np.isin(len(self.prompt) + masked, self.computed)]
-        return View(self.canvas, masked, self.steps)
+        if self._view is None:
+            masked = self.masked
+            if self.computed is not None:
+                inside = np.zeros(len(self.prompt) + len(self.canvas), dtype=bool)
+                inside[self.computed] = True
+                masked = masked[inside[len(self.prompt) + masked]]
+            self._view = View(self.canvas, masked, self.steps)
+        return self._view
 
     def input(self) -> RowInput:
         """Its part of the next forward."""
-        everything = self.policy.needs.whole_canvas and self.computed is None
+        everything = self._wanted == len(self.canvas)
         wanted = np.arange(len(self.canvas)) if everything else self.view().masked
         scale = self.params.cfg_scale
         return RowInput(self.prompt, self.canvas, wanted, scale, self.computed)
 
     def without_cache(self) -> None:
         """There is no room to keep anything for it: from now on every forward computes all."""
-        self.window = self.computed = None
+        self.window = self.computed = self._view = None
 
     def advance(self, view: View, prediction: Prediction) -> StepRecord:
         """One denoising step: ask the policy, commit, and unless that finished the text, edit."""
@@ -125,6 +136,7 @@ class Row:
             self.first_token = time.perf_counter()
         if self.window is not None:
             self._plan(self.window, refresh, view, prediction, step, moved)
+        self._view = None
         record = self._record(view, prediction, step, edits, moved, refresh, cost)
         if self.params.trace:
             self.trace.append(record)
@@ -136,7 +148,7 @@ class Row:
         assert self.window is not None
         commit = self.policy.commit(view, prediction)
         tokens = np.concatenate((self.canvas, prediction.at(commit).token))
-        if len(commit) == len(self.masked) and not np.isin(tokens, self.special.ends).any():
+        if len(commit) == len(self.masked) and not self.special.is_end(tokens).any():
             self.window.stale = True
             commit = commit[:0]
         return Step(commit)
@@ -156,16 +168,16 @@ class Row:
         window.committed(step.commit, prediction.at(step.commit).confidence)
         if moved is not None:
             window.moved(moved)
-        ends = self.special.ends
-        predicted = np.isin(prediction.at(view.masked).token, ends).any()
-        window.sees_end = bool(predicted or np.isin(self.canvas, ends).any())
+        is_end = self.special.is_end
+        predicted = is_end(prediction.at(view.masked).token).any()
+        window.sees_end = bool(predicted or is_end(self.canvas).any())
         self.computed = None
         if self.policy.windows and self.finish_reason is None:
             self.computed = window.positions(len(self.prompt), self.canvas)
 
     def committed_prefix(self) -> np.ndarray:
         """The tokens before the first MASK or end: they are final, so they can be sent."""
-        closed = np.isin(self.canvas, (self.special.mask, *self.special.ends))
+        closed = (self.canvas == self.special.mask) | self.special.is_end(self.canvas)
         return self.canvas[: int(np.argmax(closed))] if closed.any() else self.canvas
 
     def final_canvas(self) -> np.ndarray:
@@ -207,7 +219,7 @@ class Row:
 
     def _text_is_complete(self) -> bool:
         """No MASK is left before the first committed end: later positions are never returned."""
-        ends = np.flatnonzero(np.isin(self.canvas, self.special.ends))
+        ends = np.flatnonzero(self.special.is_end(self.canvas))
         return len(ends) > 0 and not np.any(self.canvas[: ends[0]] == self.special.mask)
 
     def _has_ended(self, step: Step) -> bool:
@@ -217,7 +229,7 @@ class Row:
         return not len(self.masked) if step.finished is None else step.finished
 
     def _reason_at_the_end(self) -> FinishReason:
-        ended = np.isin(self.canvas, self.special.ends).any()
+        ended = self.special.is_end(self.canvas).any()
         return FinishReason.STOP if ended else FinishReason.LENGTH
 
     def _apply(self, edits: tuple[Edit, ...]) -> np.ndarray:

@@ -16,6 +16,7 @@ import torch
 from rho_eos.decoding.policy import Prediction
 from rho_eos.engine.batch import PackedBatch, RowInput, pack
 from rho_eos.engine.cache import Cache, RowStore
+from rho_eos.engine.compiled import compile_layers, filled
 from rho_eos.engine.cores import at_once, shares
 from rho_eos.engine.memory import keep_freed_memory
 from rho_eos.engine.row import Row
@@ -46,13 +47,17 @@ class ModelRunner:
         special: SpecialTokens,
         logits_megabytes: int = 64,
         cache_megabytes: int = 4096,
+        compile: bool = False,
     ) -> None:
         # With any other attention, rows of a packed batch would see each other.
         model.set_attn_implementation(PACKED)
         if model.device.type == "cpu":
             keep_freed_memory()
+        if compile:
+            compile_layers(model)
         self.model = model
         self.special = special
+        self.compiled = compile
         self.device: torch.device = model.device
         self.cache = Cache(model, cache_megabytes) if hasattr(model, "config") else None
         self.varlen = wants_varlen_kernel(self.device, model.dtype)
@@ -133,7 +138,8 @@ class ModelRunner:
         return statistics.predictions()
 
     def pack(self, inputs: Sequence[RowInput]) -> PackedBatch:
-        return pack(inputs, self.model.prediction_shift, self.special.mask)
+        batch = pack(inputs, self.model.prediction_shift, self.special.mask)
+        return filled(batch, self.special.mask) if self.compiled else batch
 
     def logits(
         self, batch: PackedBatch, parallel: int = 1, stores: tuple[RowStore | None, ...] = ()

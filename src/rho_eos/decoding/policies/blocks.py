@@ -47,7 +47,7 @@ class Blocks(Policy):
     ) -> tuple[Edit, ...]:
         tokens = np.concatenate((view.canvas, prediction.at(commit).token))
         room = self.params.max_new_tokens - view.length
-        ended = np.isin(tokens, self.special.ends).any()
+        ended = self.special.is_end(tokens).any()
         if len(commit) < len(view.masked) or ended or room <= 0:
             return ()
         return (Append(min(self.params.initial_length, room)),)

@@ -61,7 +61,7 @@ class Landing(Policy):
 
     def _grow(self, view: View) -> tuple[Edit, ...]:
         room = self.params.max_new_tokens - view.length
-        if room <= 0 or np.isin(view.canvas, self.special.ends).any():
+        if room <= 0 or self.special.is_end(view.canvas).any():
             return ()
         return (Append(min(max(LEAST_GROWTH, view.length // 2), room)),)
 
