@@ -3,6 +3,7 @@
     python -m benchmarks.cache                     # 200 held-out problems a task, about two hours
     python -m benchmarks.cache --limit 20          # a first look
     python -m benchmarks.cache --parts seconds     # only the times: these want a quiet machine
+    python -m benchmarks.cache --parts compile     # whether compiled layers pay for windows here
 
 Counts: {fixed 256, fixed 512, Asym, Sym, frontier} × {exact, window, block-wise dual cache} at τ
 0.9 and at τ 0.999, where the model commits 3 to 4 tokens a forward, as 8B models do: positions
@@ -131,6 +132,21 @@ def run_seconds(llm: LLM, how: dict[str, Any], limit: int, repeats: int) -> dict
     return {mode: median(seconds) for mode, seconds in taken.items()}
 
 
+def run_compiled(llm: LLM, limit: int, repeats: int) -> dict[str, float]:
+    """Window steps of frontier, with layers as they are and compiled, in turn."""
+    models = {"as they are": llm, "compiled": LLM("tiny", max_rows=8, compile=True)}
+    prompts = [question.prompt for question in questions(limit)]
+    params = parameters({"threshold": THRESHOLDS[0], "policy": "frontier"}, "window")
+    taken: dict[str, list[float]] = {name: [] for name in models}
+    for number in range(repeats + 1):
+        for name, model in models.items():
+            started = time.perf_counter()
+            model.generate(prompts, params)
+            if number:  # the first time compiles
+                taken[name].append(time.perf_counter() - started)
+    return {name: median(seconds) for name, seconds in taken.items()}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit", type=int, default=REPORTED, help="problems a task")
@@ -143,6 +159,9 @@ def main() -> int:
     llm = LLM("tiny", max_rows=8)
     console = Console()
     parts = options.parts.split(",")
+    if "compile" in parts:
+        console.print(run_compiled(llm, min(TIMED, options.limit), options.repeats))
+        return 0
     for threshold in (float(text) for text in options.thresholds.split(",")):
         for policy, own in POLICIES.items():
             how = {"threshold": threshold, **own}
