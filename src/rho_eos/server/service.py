@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +110,11 @@ class Service:
         if cache is not None:
             self.metrics.watch_cache(cache)
         self.model = config.served_model_name or default_name(llm.config.model)
+        #: Where there are other replicas: asks them all.
+        self.gather_metrics: Callable[[], Awaitable[bytes]] | None = None
+
+    async def render_metrics(self) -> bytes:
+        return await self.gather_metrics() if self.gather_metrics else self.metrics.render()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
