@@ -11,7 +11,8 @@ from rho_eos.errors import UserError
 def inspect(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or of a sweep.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file; default: report.html in the folder.")
+        Path | None,
+        typer.Option("--out", "-o", help="The file; default: report.html in the folder."),
     ] = None,
 ) -> int:
     """Write a report of a run to read in a browser: every sample, wrong answers first.

@@ -11,10 +11,7 @@ from rho_eos.errors import UserError
 
 TASK_FILES = Path(__file__).parent.parent / "lm_eval" / "task_files"
 #: Where lm-eval finds fault with what it was given.
-READS_ARGUMENTS = (
-    ("lm_eval", "config", "evaluate_config.py"),
-    ("lm_eval", "api", "registry.py"),
-)
+READS_ARGUMENTS = ("config/evaluate_config.py", "api/registry.py", "lm_eval/evaluator.py")
 
 
 def lm_eval(context: typer.Context) -> int:
@@ -71,7 +68,7 @@ def lm_eval(context: typer.Context) -> int:
 def _is_about_arguments(error: Exception) -> bool:
     """Whether it comes from where lm-eval reads its arguments and looks names up in them."""
     *_, last = traceback.extract_tb(error.__traceback__)
-    return Path(last.filename).parts[-3:] in READS_ARGUMENTS
+    return Path(last.filename).as_posix().endswith(READS_ARGUMENTS)
 
 
 def _names_a_model(arguments: Any) -> bool:
