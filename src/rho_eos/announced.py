@@ -1,4 +1,4 @@
-"""What a command says on stderr, a line each: how its model will run, and what it was not made for."""
+"""What a command says on stderr, a line each: how its model runs, and what it was not made for."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Every prompt that we print or document for `tiny`: shell commands, requests, Python, notebooks."""
+"""Every prompt that we print or document for `tiny`: in commands, requests, Python, notebooks."""
 
 import ast
 import json

@@ -5,8 +5,8 @@ import re
 from rho_eos.evals import Grade
 from rho_eos.evals.graders import NumberAfter
 
-GAINS = "gets buys finds wins picks earns collects receives makes adds".split()
-LOSSES = "loses sells eats drops uses breaks gives throws".split()
+GAINS = {"gets", "buys", "finds", "wins", "picks", "earns", "collects", "receives", "makes", "adds"}
+LOSSES = {"loses", "sells", "eats", "drops", "uses", "breaks", "gives", "throws"}
 STEP = re.compile(r"[0-9]{1,2}\) ([a-z]+)(?: ([0-9]+))?")
 TERM = re.compile(r"[0-9]{1,2}\) ([-+]?) ?\(([0-9]+) ([-+*×]) ([0-9]+)\)")
 

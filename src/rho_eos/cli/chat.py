@@ -1,9 +1,9 @@
-"""`rho-eos chat`: a conversation in the terminal, with line editing, a history and a few commands."""
+"""`rho-eos chat`: a conversation in the terminal, with line editing, history and commands."""
 
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,10 +180,8 @@ def _line_editing() -> Iterator[None]:
     readline.set_completer(_complete)
     readline.parse_and_bind("tab: complete")
     readline.set_history_length(HISTORY_LINES)
-    try:
+    with suppress(OSError):  # there is none yet, or it cannot be read: the talk begins without
         readline.read_history_file(path)
-    except OSError:
-        pass  # there is none yet, or it cannot be read: the talk begins without
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from rho_eos.errors import UserError
+from rho_eos.errors import UserError, needs_extra
 
 TASK_FILES = Path(__file__).parent.parent / "lm_eval" / "task_files"
 #: Where lm-eval finds fault with what it was given.
@@ -41,9 +41,7 @@ def lm_eval(context: typer.Context) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("lm_eval", "datasets"):
             raise
-        raise UserError(
-            f"this command needs {error.name}: pip install 'rho-eos[lm-eval]'"
-        ) from None
+        raise needs_extra("this command", error.name, "lm-eval") from None
     from lm_eval._cli import HarnessCLI
     from lm_eval.utils import setup_logging
 

@@ -1,4 +1,4 @@
-"""What the embedded model can be asked: a cheap look at a prompt, and a sentence where it is unlike.
+"""What the embedded model can be asked: a cheap look at a prompt, and a sentence on others.
 
 It looks at the words that the generators make problems of, so a new operation is known at once.
 """
