@@ -58,8 +58,10 @@ class Conversation:
         word, *values = line.split()
         command = COMMANDS.get(word)
         if command is None:
-            _complain(f"there is no {word}; /help lists what there is, and a line that begins with "
-                      "a blank is said to the model")  # fmt: skip
+            _complain(
+                f"there is no {word}; /help lists what there is, and a line that begins with "
+                "a blank is said to the model"
+            )
             return True
         try:
             return command(self, values) is not False

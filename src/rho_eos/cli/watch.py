@@ -180,6 +180,7 @@ class Screen:
         if cell.token in self.llm.special.ends:
             return _EOS, "dim blue"
         text = self.llm.tokenizer.decode([cell.token]) if self.llm.tokenizer else f"{cell.token} "
+        text = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in text)
         if self.record is not None and cell.step == self.record.step:
             return text, "reverse"
         return text, confidence_style(cell.confidence)

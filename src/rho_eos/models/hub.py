@@ -13,7 +13,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TypeVar
 
-import httpx
 from huggingface_hub import (
     HfApi,
     constants,
@@ -173,7 +172,10 @@ def ask(repo: str, question: Callable[[], T], lead: str) -> T:
         with quiet_client():
             try:
                 return question()
-            except httpx.RemoteProtocolError:
+            except HTTPError as error:
+                # By name: versions of the client take this class from different libraries.
+                if type(error).__name__ != "RemoteProtocolError":
+                    raise
                 return question()
     except SafetensorsParsingError as error:
         raise UserError(f"{repo} has damaged weights on the Hub: {first_line(error)}") from error
