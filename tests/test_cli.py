@@ -324,7 +324,7 @@ def test_watch_uses_the_width_it_has(columns: int, byte_checkpoint: Path) -> Non
     from rich.console import Console
 
     llm = LLM(str(byte_checkpoint))
-    params = DecodeParams(initial_length=192, max_new_tokens=192)
+    params = DecodeParams(initial_length=480, max_new_tokens=480)
     screen = Screen(llm, params)
     screen.show(next(iter(llm.stream("hello", params))))
     console = Console(width=columns, height=40, file=io.StringIO())

@@ -34,14 +34,14 @@ for words in json.load(sys.stdin):
 import rho_eos
 print(json.dumps([rho_eos.__file__, results]))
 """
-SHORT = ["--limit", "1", "--max-new-tokens", "16", "--initial-length", "16"]
+GOLD = ["eval", "--policy", "gold", "--limit", "1"]
 NEEDS_EXTRA = {
     "serve": ["serve", "--model", "tiny"],
     "serve,ray": ["serve", "--ray"],
     "ray": ["generate", "--input", "in.jsonl", "--output", "out.jsonl", "--ray"],
     "lm-eval": ["lm-eval", "--model", "rho_eos", "--tasks", "tiny_gsm_rho"],
     "plots": ["reproduce", "figures", "--limit", "1", "--out", "reproduction"],
-    "eval": ["eval", "--tasks", "math500", "--data", "math500.jsonl", "--out", "math", *SHORT],
+    "eval": [*GOLD, "--tasks", "math500", "--data", "math500.jsonl", "--out", "math"],
     "hub-data": ["eval", "--tasks", "gsm8k", "--out", "run"],
 }
 

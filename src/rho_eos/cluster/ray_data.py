@@ -149,8 +149,7 @@ class Pool:
 
 def _start_counting() -> Any:
     """`Attempts` beside the driver's work: a process that needs no core of its own."""
-    options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
-    return ray.remote(**options)(Attempts).remote()
+    return ray.remote(Attempts).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
 
 
 class RayAnswers:
