@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 # Processes that run tests at once.
 WORKERS ?= 2
 
-.PHONY: setup demo test lint format reproduce bench bench-cache bench-serve clean help
+.PHONY: setup demo test lint format docs reproduce bench bench-cache bench-serve clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/ —/'
@@ -43,6 +43,9 @@ format: $(DEV) ## let ruff format and fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(DEV) ## the documentation site, in site/; a broken link or reference is an error
+	$(BIN)/zensical build --strict --clean
+
 reproduce: $(DEV) ## the paper's tables and figures on the embedded model, about a quarter of an hour
 	$(BIN)/rho-eos reproduce all --model tiny --limit 40 --out reproduction
 
@@ -56,4 +59,4 @@ bench-serve: $(DEV) ## throughput of the server under load, exact and with the w
 	@$(BIN)/python -m benchmarks.serve_load
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache site

@@ -1,6 +1,7 @@
-"""A length policy of one's own: room is added for as long as the model sees no end of the text.
+r"""A length policy of one's own: room is added for as long as the model sees no end of the text.
 
-rho-eos watch "…" --plugin examples/policy.py --policy until-eos --chunk 16
+rho-eos watch "Eva has 7 keys. 1) wins 8. How many are there now?" --plugin examples/policy.py \
+    --policy until-eos --chunk 16
 rho-eos eval --tasks tiny-gsm --limit 50 --plugin examples/policy.py --policy until-eos --out …
 """
 

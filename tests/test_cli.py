@@ -2,10 +2,7 @@
 
 import io
 import json
-import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -14,9 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from rich.cells import cell_len
 
+from rho_eos import LLM, DecodeParams
 from rho_eos.cli import main
+from rho_eos.cli.watch import Screen
 from tests.support import has_content, wait_until
+from tests.terminal import Terminal
 
 SHORT = ["--initial-length", "16", "--max-new-tokens", "32"]
 
@@ -38,7 +39,7 @@ def run(
 
     def run(*words: object, stdin: str = "", model: object = byte_checkpoint) -> Result:
         arguments = [str(word) for word in words]
-        if model is not None and arguments[0] in ("generate", "chat", "watch"):
+        if model is not None and arguments[:1] and arguments[0] in ("generate", "chat", "watch"):
             arguments += ["--model", str(model)]
         monkeypatch.setattr(sys, "argv", ["rho-eos", *arguments])
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
@@ -217,7 +218,82 @@ def test_chat_keeps_the_conversation_and_survives_a_turn_that_is_too_long(run: R
     assert result.out.count("steps") == 3
     assert "more than the model's context" in result.err
     first, second, third = re.split(r"L \d+ · .*contractions\n", result.out)[:3]
-    assert first == third != second  # the second answer saw the first turn
+    assert third == f"forgotten: 2 turns\n{first}"
+    assert first != second  # the second answer saw the first turn
+
+
+def test_chat_commands_answer_and_unknown_ones_are_refused(run: Run) -> None:
+    lines = [
+        "/help",
+        "/set initial_length 8",
+        "/set max-new-tokens 8",
+        "hello",
+        "/reset",
+        "/sett",
+        "/set colour red",
+        "/set rho_low 7",
+        "/set policy fixed",
+        "/set rho_low 0.3",
+        "/set",
+        " /etc is said to the model",
+        "/exit",
+    ]
+    result = run("chat", stdin="\n".join(lines))
+    assert result.code == 0
+    shown = result.out
+    for command in ("/help", "/set NAME [VALUE]", "/reset", "/exit"):
+        assert command in shown
+    assert "initial_length is 8\n" in shown and "max_new_tokens is 8\n" in shown
+    assert "L 8 · " in shown  # the answer was made with what was set
+    assert "forgotten: 1 turn\n" in shown and "policy is fixed\n" in shown
+    assert "policy fixed" in shown.splitlines()[-3]
+    assert shown.count(" steps · ") == 2
+    complaints = [line for line in result.err.splitlines() if "needs" not in line]
+    for line, part in zip(
+        complaints,
+        (
+            "there is no /sett; /help lists what there is",
+            "unknown parameter 'colour'",
+            "rho_low is 7.0, but takes",
+            "policy fixed has no parameter 'rho_low'",
+        ),
+        strict=True,
+    ):
+        assert line.startswith("rho-eos: ") and part in line
+
+
+#: The command without a model, which takes long to load and is not asked for anything.
+CHAT_ALONE = """
+import importlib, sys, types
+chat = importlib.import_module("rho_eos.cli.chat")
+model = types.SimpleNamespace(tokenizer=True, config=types.SimpleNamespace(model="none"))
+chat.load = lambda options: model
+sys.exit(chat.chat({}, {}))
+"""
+
+
+def test_chat_has_line_editing_and_a_history(tmp_path: Path) -> None:
+    """Lines are edited with keys, come back with the arrow, and are there in the next talk."""
+    up, left = "\x1b[A", "\x1b[D"
+    first = Terminal("-c", CHAT_ALONE, columns=100, lines=40, home=tmp_path)
+    first.wait_for("› ")
+    first.type("/set sed 5" + left * 3 + "e\r")  # se|d: the missing letter is put in
+    first.wait_for("seed is 5")
+    first.type(up + "\x7f7\r")  # the same line again, its last digit replaced
+    first.wait_for("seed is 7")
+    first.type("/res\t\r")
+    first.wait_for("forgotten: 0 turns")
+    first.type("\x04")
+    assert first.wait() == 0
+    second = Terminal("-c", CHAT_ALONE, columns=100, lines=40, home=tmp_path)
+    second.wait_for("› ")
+    second.type(up + up + "\r")
+    second.wait_for("seed is 7")
+    second.type("/exit\r")
+    assert second.wait() == 0
+    history = tmp_path / "rho-eos" / "chat_history"
+    assert history.read_text().splitlines()[-1] == "/exit"
+    assert history.stat().st_mode & 0o077 == 0
 
 
 def test_watch_without_a_terminal_prints_a_line_per_step(run: Run) -> None:
@@ -230,31 +306,42 @@ def test_watch_without_a_terminal_prints_a_line_per_step(run: Run) -> None:
     assert "\x1b" not in result.out
 
 
-def test_watch_on_a_terminal_of_80_columns(byte_checkpoint: Path) -> None:
-    """A real pseudo-terminal: the panel is drawn, redrawn in place, and fits."""
-    command = [sys.executable, "-m", "rho_eos", "watch", "hello", "-m", str(byte_checkpoint)]
-    leader, follower = pty.openpty()
-    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
-    process = subprocess.Popen(
-        [*command, "--delay", "0", *SHORT], stdout=follower, stderr=follower, env=environment
-    )
-    os.close(follower)
-    screen = b""
-    while select.select([leader], [], [], 120)[0]:
-        try:
-            chunk = os.read(leader, 65536)
-        except OSError:  # the other side is closed
-            break
-        if not chunk:
-            break
-        screen += chunk
-    assert process.wait(timeout=60) == 0
-    text = screen.decode(errors="replace")
-    assert "ρ-EOS · step 1" in text and "MASKs" in text and "▒" in text
-    assert "\x1b[" in text  # it is redrawn in place
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+def test_watch_on_a_terminal(byte_checkpoint: Path, tmp_path: Path) -> None:
+    """A real pseudo-terminal: the panel is drawn, redrawn in place, and as wide as the screen."""
+    words = ["rho_eos", "watch", "hello", "-m", byte_checkpoint, "--delay", "0", *SHORT]
+    terminal = Terminal("-m", *words, columns=132, home=tmp_path)
+    assert terminal.wait() == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.raw.decode(errors="replace"))
     panel = [line for line in re.split(r"[\r\n]+", plain) if line.startswith(("│", "╭", "╰"))]
-    assert panel and max(map(len, panel)) <= 80
+    assert "ρ-EOS · step 1" in panel[0]
+    assert {cell_len(line) for line in panel} == {132}
+    assert any("MASKs" in line for line in panel) and any("▒" in line for line in panel)
+    assert b"\x1b[" in terminal.raw  # it is redrawn in place
+
+
+@pytest.mark.parametrize("columns", [30, 60, 80, 132])
+def test_watch_uses_the_width_it_has(columns: int, byte_checkpoint: Path) -> None:
+    from rich.console import Console
+
+    llm = LLM(str(byte_checkpoint))
+    params = DecodeParams(initial_length=480, max_new_tokens=480)
+    screen = Screen(llm, params)
+    screen.show(next(iter(llm.stream("hello", params))))
+    console = Console(width=columns, height=40, file=io.StringIO())
+    with console.capture() as drawn:
+        console.print(screen.render(columns, 40))
+    lines = drawn.get().splitlines()
+    assert {cell_len(line) for line in lines} == {columns}
+    gauge = next(line for line in lines if "ρ 0" in line)
+    assert " 1 " in gauge, "the gauge was broken into two lines"
+    assert gauge.count("▒") + gauge.count("─") + gauge.count("█") >= columns // 2 - 4
+    assert max(line.count("░") for line in lines) >= columns - 8  # the canvas reaches the border
+
+
+def test_bare_prints_the_help(run: Run) -> None:
+    bare = run()
+    assert bare.code == 0 and bare.err == ""
+    assert bare.out == run("--help").out and "generate" in bare.out
 
 
 def test_info_describes_a_checkpoint_without_loading_it(run: Run, byte_checkpoint: Path) -> None:

@@ -1,7 +1,8 @@
 """Variable-length generation with masked diffusion language models.
 
 >>> from rho_eos import LLM, DecodeParams
->>> LLM("tiny").generate(["…"], DecodeParams(preset="asym"))
+>>> prompt = "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"
+>>> LLM("tiny").generate([prompt], DecodeParams(preset="asym"))
 
 Importing the package imports no torch; the names below are loaded when they are first used.
 """

@@ -1,4 +1,4 @@
-"""Loading a model for a command: how it will run is said in a line on stderr, before the wait."""
+"""What a command says on stderr, a line each: how its model runs, and what it was not made for."""
 
 import logging
 import sys
@@ -27,3 +27,13 @@ def load(engine_options: dict[str, Any]) -> "LLM":
         said.removeHandler(handler)
         said.setLevel(level)
         said.propagate = propagate
+
+
+def remark_on(model: str, prompt: Any) -> bool:
+    """Say so if this prompt is of a kind the embedded model was never taught."""
+    from rho_eos.tiny.scope import note_on
+
+    note = note_on(model, prompt)
+    if note is not None:
+        print(f"rho-eos: {note}", file=sys.stderr, flush=True)
+    return note is not None

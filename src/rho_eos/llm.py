@@ -28,7 +28,8 @@ class LLM:
     """A masked diffusion language model with an engine around it.
 
     >>> llm = LLM("tiny")
-    >>> llm.generate(["What is 3 + 4?"], DecodeParams(policy="rho-eos"))[0].text
+    >>> prompt = "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"
+    >>> llm.generate([prompt], DecodeParams(policy="rho-eos"))[0].text
 
     Streams, calls of `generate` and threads may share one: each hears of its own requests only, and
     what runs at the same time shares forwards.

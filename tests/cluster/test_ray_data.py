@@ -1,5 +1,6 @@
 """Generating and evaluating on a real local Ray cluster, with an actor killed in the middle."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -7,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from rho_eos import DecodeParams
 from tests.evals.command import Command
 
 PROMPTS = 12
@@ -98,13 +101,31 @@ def test_eval_on_ray_continues_what_was_begun_without(tmp_path: Path, command: C
     shutil.copytree(tmp_path / "local", tmp_path / "ray")
     samples = tmp_path / "ray" / "samples.jsonl"
     samples.write_text(samples.read_text().splitlines(keepends=True)[0])
-    done = command(*words, "--out", tmp_path / "ray", "--ray")
+    from ray.util.annotations import RayDeprecationWarning
+
+    with warnings.catch_warnings():  # what the next Ray drops must not be used
+        warnings.simplefilter("error", RayDeprecationWarning)
+        done = command(*words, "--out", tmp_path / "ray", "--ray")
     assert done.code == 0, done.err
     assert _texts(samples) == wants
     graded = {line["id"]: line["correct"] for line in _lines(samples)}
     assert graded == {
         line["id"]: line["correct"] for line in _lines(tmp_path / "local" / "samples.jsonl")
     }
+
+
+def test_a_request_that_kills_its_actor_again_and_again_is_given_up(cluster: str) -> None:
+    from rho_eos.cluster.ray_data import RETRIES, Attempts, EngineActor
+    from rho_eos.engine.request import Request
+
+    attempts = Attempts()
+    assert attempts.begin(["a", "b"]) == [1, 1]
+    assert [attempts.begin(["a"])[0] for _ in range(RETRIES)] == list(range(2, RETRIES + 2))
+    actor = EngineActor.__new__(EngineActor)  # it is asked only for what it must refuse
+    request = Request("a", [1], DecodeParams())
+    given_up = asyncio.run(actor._decode_one(request, attempts.begin(["a"])[0]))
+    assert given_up.finish_reason == "error"
+    assert given_up.error == f"the actor died {RETRIES + 1} times while it was decoded"
 
 
 def test_a_policy_from_outside_reaches_the_actors(

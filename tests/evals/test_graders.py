@@ -197,7 +197,7 @@ def test_without_math_verify_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(math_verifier, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"needs the package math-verify \(pip install"):
+    with pytest.raises(UserError, match=r"needs math-verify: pip install 'rho-eos\[eval\]'"):
         MathVerifier().equal("1", "1")
 
 

@@ -192,6 +192,58 @@ def test_it_fits_a_narrow_screen(page: "Page") -> None:
     expect(page.locator("#text")).to_be_visible()
 
 
+def test_every_column_is_seen_at_1400_pixels(
+    browser: "Browser", command: Command, tmp_path: Path
+) -> None:
+    """With the longest names and largest numbers that our tasks have, the last column is there."""
+    large = {"n_token": 2048, "e_token": 2048, "nfe": 2048, "positions_evaluated": 4_194_304}
+    lines = [
+        line(499, task="tiny-humaneval", adjustments=100, tokens_per_forward=12.34, **large)
+        | {"finish_reason": "length", "extracted": "    # 1) if it is below 12, double it"}
+    ]
+    folder = write_run(tmp_path / "run", lines)
+    assert command("inspect", folder).code == 0
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.goto((folder / "report.html").as_uri())
+    list_box = page.locator(".rows").bounding_box()
+    assert list_box is not None
+    for cell in page.locator("#samples tr:last-child > *").all():
+        box = cell.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= list_box["x"] + list_box["width"] + 0.5
+    expect(page.locator("#samples tbody td").last).to_have_text("length")
+    first = page.locator("#samples tbody td").first
+    assert first.evaluate("node => node.scrollWidth <= node.clientWidth"), "the id is cut"
+    page.close()
+
+
+def test_a_sweep_gets_a_page_that_leads_to_its_runs(
+    browser: "Browser", command: Command, tmp_path: Path
+) -> None:
+    sweep = tmp_path / "sweep"
+    for name, right in (("asym", True), ("fixed #256 <b>", False)):
+        write_run(sweep / name, [line(n, correct=right or n < 2, nfe=n) for n in range(1, 9)])
+    result = command("inspect", sweep)
+    assert result.code == 0
+    assert set(result.out.split("\n")) >= {
+        str(sweep / "report.html"),
+        str(sweep / "asym" / "report.html"),
+    }
+    page = browser.new_page()
+    page.goto((sweep / "report.html").as_uri())
+    runs, tests = page.locator("table").all()
+    assert "100.0" in runs.inner_text() and "12.5" in runs.inner_text()
+    assert "p" in tests.locator("th").all_inner_texts()
+    for name in ("fixed #256 <b>", "asym"):
+        runs.get_by_text(name, exact=True).click()
+        expect(page.locator("#name")).to_have_text(name)
+        page.go_back()
+    page.close()
+    elsewhere = tmp_path / "page.html"
+    assert command("inspect", sweep, "--out", elsewhere).code == 0
+    assert 'href="sweep/asym/report.html"' in elsewhere.read_text()
+
+
 def test_what_is_no_run_is_said(command: Command, tmp_path: Path) -> None:
     result = command("inspect", tmp_path)
     assert result.code == 2 and "is no run: it has no samples.jsonl" in result.err

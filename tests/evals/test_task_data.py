@@ -136,5 +136,5 @@ def test_without_the_datasets_package_the_hub_is_a_clear_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match=r"openai/gsm8k .* needs the package datasets .* --data"):
+    with pytest.raises(UserError, match=r"openai/gsm8k .* --data\) needs datasets: pip"):
         find_task("gsm8k").load()

@@ -179,7 +179,7 @@ def test_without_pyarrow_the_sentence_says_what_to_install(
     path = write_task(tmp_path, data="words.parquet")
     (tmp_path / "words.parquet").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"needs the package pyarrow \(pip install"):
+    with pytest.raises(UserError, match=r"needs pyarrow: pip install 'rho-eos\[eval\]'"):
         read_task_file(path).load()
 
 

@@ -179,6 +179,37 @@ def test_a_bad_argument_is_one_sentence(command: Command, tasks: Path) -> None:
     assert "unknown model argument 'polcy'" in done.err.splitlines()[-1]
 
 
+@pytest.mark.usefixtures("without_builtin_tasks")
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--tasks", "tiny_gsm_rho"], "say which model: --model rho_eos --model_args pretrained="),
+        (["--model", "rho_eos", "--tasks", "tiny_gms"], "lm-eval: Tasks not found: tiny_gms"),
+        (["--model", "rho_eos"], "lm-eval: No tasks specified, or no tasks found."),
+        (["--model", "rho_oes", "--tasks", "tiny_gsm_rho"], "lm-eval: Attempted to load model"),
+        (["--model", "rho_eos", "--config", "none.yaml"], "lm-eval: Config file not found"),
+    ],
+)
+def test_what_is_missing_or_unknown_is_one_sentence(
+    words: list[str], complaint: str, command: Command
+) -> None:
+    done = command("lm-eval", *words)
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith(f"rho-eos: {complaint}")
+
+
+@pytest.mark.usefixtures("without_builtin_tasks")
+def test_the_embedded_model_has_tasks_of_its_own(command: Command) -> None:
+    """As documented: it is asked the problems it knows, and graded as by `rho-eos eval`."""
+    words = ["--model", "rho_eos", "--model_args", "pretrained=tiny", "--apply_chat_template"]
+    done = command("lm-eval", *words, "--tasks", "rho_tiny", "--limit", "3")
+    assert done.code == 0, done.err
+    rows = [line for line in done.out.splitlines() if "_rho" in line]
+    assert len(rows) == 4
+    for row in rows:
+        assert "|acc" in row and float(row.split("|")[7]) >= 2 / 3 - 0.01, row
+
+
 def test_builtin_models_are_still_there() -> None:
     from lm_eval.api.registry import model_registry
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from rho_eos import LLM, DecodeParams
 from tests.server.conftest import MODEL, Process, start_server
@@ -68,6 +69,33 @@ def test_the_same_endpoints_and_streams(cluster: Process, llm: LLM) -> None:
     assert len(chunks) > 3, "the stream came in one piece"
     assert httpx.get(f"{cluster.url}/v1/models", trust_env=False).status_code == 401
     assert _ask(cluster, "x" * 1000).status_code == 400
+
+
+def _by_replica(cluster: Process) -> dict[str, dict[str, float]]:
+    """Every sample of `/metrics`, by replica and name."""
+    answer = httpx.get(
+        f"{cluster.url}/metrics", headers={"Authorization": "Bearer a-key"}, trust_env=False
+    )
+    found: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(answer.text):
+        for sample in family.samples:
+            found.setdefault(sample.labels["replica"], {})[sample.name] = sample.value
+    return found
+
+
+def test_metrics_cover_all_replicas(cluster: Process) -> None:
+    """Whoever is asked tells of all: what was generated is counted once, wherever that was."""
+
+    def total() -> float:
+        return sum(each["rho_eos_generated_tokens_total"] for each in _by_replica(cluster).values())
+
+    before, tokens = total(), 0
+    for number in range(6):
+        tokens += _ask(cluster, f"metric {number}").json()["usage"]["completion_tokens"]
+    answers = [_by_replica(cluster) for _ in range(4)]  # the proxy asks one or the other
+    assert [len(each) for each in answers] == [2] * 4
+    assert total() - before == tokens > 0
+    assert all(each["rho_eos_requests_running"] == 0 for each in answers[-1].values())
 
 
 def test_a_killed_replica_costs_no_later_request(cluster: Process, llm: LLM) -> None:

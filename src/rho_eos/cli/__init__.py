@@ -44,11 +44,13 @@ def _version(wanted: bool) -> None:
 
 
 def options(
+    context: typer.Context,
     _: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def make_app() -> typer.Typer:
@@ -56,7 +58,7 @@ def make_app() -> typer.Typer:
     app = typer.Typer(
         name="rho-eos",
         help=HELP,
-        no_args_is_help=True,
+        invoke_without_command=True,  # then the help is printed: asking for it is no mistake
         add_completion=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},

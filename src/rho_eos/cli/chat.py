@@ -1,62 +1,212 @@
-"""`rho-eos chat`: a conversation in the terminal."""
+"""`rho-eos chat`: a conversation in the terminal, with line editing, history and commands."""
 
+import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
-from rho_eos.announced import load
+from rho_eos.announced import load, remark_on
 from rho_eos.errors import UserError
 
-HELP = "/reset forgets the conversation, /exit (or Ctrl-D) leaves."
+HISTORY_LINES = 1000
 
 
 def chat(engine_options: dict[str, Any], decode_options: dict[str, Any]) -> int:
-    """Talk to the model, turn by turn; the answer appears as it becomes final."""
-    from rich.console import Console
+    """Talk to the model, turn by turn; the answer appears as it becomes final.
 
+    /help lists what can be asked of the conversation itself. Arrow keys edit the line and bring
+    back earlier ones.
+    """
     from rho_eos.decoding.params import DecodeParams
 
-    params = DecodeParams.from_mapping(decode_options)
+    DecodeParams.from_mapping(decode_options)  # a bad option is an error before the model is loaded
     llm = load(engine_options)
     if llm.tokenizer is None:
         raise UserError("this model has no tokenizer, so it cannot chat")
-    console = Console(highlight=False)
-    if sys.stdin.isatty():
-        console.print(f"[dim]{llm.config.model} · {params.policy} · {HELP}[/dim]")
-    messages: list[dict[str, str]] = []
-    while (line := _read_turn()) is not None:
-        if line in ("/exit", "/quit"):
-            break
-        if line == "/reset":
-            messages.clear()
-            continue
-        if line:
-            _answer(llm, params, messages, line, console)
+    conversation = Conversation(llm, decode_options)
+    with _line_editing():
+        conversation.greet()
+        while (line := _read_turn()) is not None and conversation.take(line):
+            pass
     return 0
 
 
+class Conversation:
+    """What was said, the parameters answers are made with, and the commands that change both."""
+
+    def __init__(self, llm: Any, decode_options: dict[str, Any]) -> None:
+        from rich.console import Console
+
+        self.llm = llm
+        self.options = decode_options
+        self.messages: list[dict[str, str]] = []
+        self.console = Console(highlight=False)
+        self._remarked = False
+
+    def greet(self) -> None:
+        if sys.stdin.isatty():
+            self._say(f"{self.llm.config.model} · {self._params().policy} · /help, /exit")
+
+    def take(self, line: str) -> bool:
+        """Answer a line, or do what it asks for. False: this was the last one."""
+        if not line.startswith("/"):
+            if line.strip():
+                self._answer(line.strip())
+            return True
+        word, *values = line.split()
+        command = COMMANDS.get(word)
+        if command is None:
+            _complain(
+                f"there is no {word}; /help lists what there is, and a line that begins with "
+                "a blank is said to the model"
+            )
+            return True
+        try:
+            return command(self, values) is not False
+        except UserError as error:
+            _complain(str(error))
+            return True
+
+    def help(self, _: list[str]) -> None:
+        """this list"""
+        for word, command in COMMANDS.items():
+            self._say(f"{USAGE.get(word, word):<18} {command.__doc__}")
+
+    def set(self, words: list[str]) -> None:
+        """a parameter of decoding, as on the command line; without a value: what it is now"""
+        from rho_eos.decoding.params import DecodeParams, merged
+        from rho_eos.decoding.registry import find_policy, policy_of
+        from rho_eos.settings import from_word
+
+        if not words:
+            given = ", ".join(f"{name} {value}" for name, value in self.options.items())
+            self._say(given or f"nothing was set: {self._params().policy} with its defaults")
+            return
+        name, value = words[0].replace("-", "_"), " ".join(words[1:])
+        fields = type(self._params()).model_fields
+        if name == "policy" and value:
+            fields = find_policy(policy_of({"policy": value})).Params.model_fields
+        if name in fields and value:
+            options = merged(self.options, {name: from_word(name, fields[name], value)})
+            DecodeParams.from_mapping(options)
+            self.options = options
+        elif name not in fields:
+            DecodeParams.from_mapping(self.options | {name: value})  # it says what is wrong
+        self._say(f"{name} is {getattr(self._params(), name)}")
+
+    def reset(self, _: list[str]) -> None:
+        """forget the conversation"""
+        turns = len(self.messages) // 2
+        self.messages.clear()
+        self._say(f"forgotten: {turns} turn{'' if turns == 1 else 's'}")
+
+    def exit(self, _: list[str]) -> bool:
+        """leave; Ctrl-D does too"""
+        return False
+
+    def _params(self) -> Any:
+        from rho_eos.decoding.params import DecodeParams
+
+        return DecodeParams.from_mapping(self.options)
+
+    def _answer(self, text: str) -> None:
+        """Print one answer. A turn that cannot be answered is taken back; the talk goes on."""
+        if not self._remarked:
+            self._remarked = remark_on(self.llm.config.model, text)
+        self.messages.append({"role": "user", "content": text})
+        try:
+            for event in self.llm.stream({"messages": self.messages}, self._params()):
+                self.console.print(event.delta, end="", markup=False, soft_wrap=True)
+                if event.output is not None:
+                    usage = event.output.usage
+                    self.console.print()
+                    self._say(
+                        f"L {usage.n_token} · {usage.nfe} steps · "
+                        f"{usage.expansions} expansions, {usage.contractions} contractions"
+                    )
+                    self.messages.append({"role": "assistant", "content": event.output.text})
+        except UserError as error:
+            self.messages.pop()
+            _complain(f"{error}; /reset starts anew")
+        except KeyboardInterrupt:
+            self.messages.pop()
+            self.console.print()
+            self._say("(stopped)")
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, style="dim", markup=False, soft_wrap=True)
+
+
+COMMANDS: dict[str, Callable[[Conversation, list[str]], bool | None]] = {
+    "/help": Conversation.help,
+    "/set": Conversation.set,
+    "/reset": Conversation.reset,
+    "/exit": Conversation.exit,
+    "/quit": Conversation.exit,
+}
+USAGE = {"/set": "/set NAME [VALUE]"}
+
+
+def _complain(text: str) -> None:
+    print(f"rho-eos: {text}", file=sys.stderr, flush=True)
+
+
 def _read_turn() -> str | None:
-    try:
-        return input("› " if sys.stdin.isatty() else "").strip()
-    except EOFError:
-        return None
+    """The next line; None at the end of the input. Ctrl-C gives up the line, not the talk."""
+    while True:
+        try:
+            return input("› " if sys.stdin.isatty() else "").rstrip()
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            if not sys.stdin.isatty():
+                raise
+            print()
 
 
-def _answer(llm: Any, params: Any, messages: list[dict[str, str]], line: str, console: Any) -> None:
-    """Print one answer. A turn that cannot be answered is taken back; the talk goes on."""
-    messages.append({"role": "user", "content": line})
+@contextmanager
+def _line_editing() -> Iterator[None]:
+    """Arrow keys, Ctrl-R and Tab on a terminal, and the lines of earlier talks."""
     try:
-        for event in llm.stream({"messages": messages}, params):
-            console.print(event.delta, end="", markup=False, soft_wrap=True)
-            if event.output is not None:
-                usage = event.output.usage
-                console.print(
-                    f"\n[dim]L {usage.n_token} · {usage.nfe} steps · "
-                    f"{usage.expansions} expansions, {usage.contractions} contractions[/dim]"
-                )
-                messages.append({"role": "assistant", "content": event.output.text})
-    except UserError as error:
-        messages.pop()
-        print(f"rho-eos: {error}; /reset starts anew", file=sys.stderr)
-    except KeyboardInterrupt:
-        messages.pop()
-        console.print("\n[dim](stopped)[/dim]")
+        import readline
+    except ModuleNotFoundError:  # not every system has it: then lines are typed plainly
+        yield
+        return
+    if not sys.stdin.isatty():
+        yield
+        return
+    path = _history_file()
+    readline.set_completer_delims(" ")
+    readline.set_completer(_complete)
+    readline.parse_and_bind("tab: complete")
+    readline.set_history_length(HISTORY_LINES)
+    with suppress(OSError):  # there is none yet, or it cannot be read: the talk begins without
+        readline.read_history_file(path)
+    try:
+        yield
+    finally:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            readline.write_history_file(path)
+            path.chmod(0o600)
+        except OSError as error:
+            _complain(f"the history was not kept: {error}")
+
+
+def _history_file() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "rho-eos" / "chat_history"
+
+
+def _complete(text: str, state: int) -> str | None:
+    """Commands, and after /set the parameters."""
+    import readline
+
+    from rho_eos.decoding.schema import parameters
+
+    line = readline.get_line_buffer()
+    words = list(parameters()) if line.startswith("/set ") else list(COMMANDS)
+    found = [word for word in words if word.startswith(text)] if line.startswith("/") else []
+    return found[state] if state < len(found) else None

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rho_eos.announced import load
+from rho_eos.announced import load, remark_on
 from rho_eos.cli.ray_options import RayActors, RayAddress
 from rho_eos.errors import UserError
 
@@ -52,7 +52,7 @@ def generate(
 
       rho-eos generate "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"
 
-      rho-eos generate --policy fixed --initial-length 128 --json < prompt.txt
+      echo "Tom has 9 coins. 1) loses 4. How many are left?" | rho-eos generate --json
 
       rho-eos generate --input prompts.jsonl --output out.jsonl --preset sym
 
@@ -75,7 +75,9 @@ def generate(
     if trace_file is not None:
         decode_options["trace"] = True
     params = DecodeParams.from_mapping(decode_options)
-    outputs = load(engine_options).generate([text], params, raw=raw)
+    llm = load(engine_options)
+    remark_on(llm.config.model, text)
+    outputs = llm.generate([text], params, raw=raw)
     if trace_file is not None:
         write_trace(trace_file, outputs)
     if json_output:

@@ -9,23 +9,33 @@ from rho_eos.errors import UserError
 
 
 def inspect(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or of a sweep.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file; default: report.html in the run.")
+        Path | None,
+        typer.Option("--out", "-o", help="The file; default: report.html in the folder."),
     ] = None,
 ) -> int:
     """Write a report of a run to read in a browser: every sample, wrong answers first.
 
     One file that needs nothing else. Curves of ρ and length are there if the run was made with
-    --trace.
+    --trace. A sweep gets a page that compares its runs, and leads to a report in each of them.
     """
-    from rho_eos.evals.runs.inspection import inspection_page
+    from rho_eos.evals.runs.inspection import REPORT, inspection_page, is_sweep, sweep_page
 
-    page = inspection_page(run)
-    path = out or run / "report.html"
+    path = out or run / REPORT
+    if not is_sweep(run):
+        _write(path, inspection_page(run))
+        return 0
+    page, inside = sweep_page(run, path)
+    for folder in inside:
+        _write(folder / REPORT, inspection_page(folder))
+    _write(path, page)
+    return 0
+
+
+def _write(path: Path, page: str) -> None:
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
     print(path)
-    return 0

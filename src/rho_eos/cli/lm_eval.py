@@ -1,14 +1,17 @@
 """`rho-eos lm-eval`: lm-evaluation-harness with our model and our tasks in it."""
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from rho_eos.errors import UserError
+from rho_eos.errors import UserError, needs_extra
 
 TASK_FILES = Path(__file__).parent.parent / "lm_eval" / "task_files"
+#: Where lm-eval finds fault with what it was given.
+READS_ARGUMENTS = ("config/evaluate_config.py", "api/registry.py", "lm_eval/evaluator.py")
 
 
 def lm_eval(context: typer.Context) -> int:
@@ -23,6 +26,9 @@ def lm_eval(context: typer.Context) -> int:
       rho-eos lm-eval --model rho_eos --model_args pretrained=GSAI-ML/LLaDA-8B-Instruct
       --tasks gsm8k_rho --apply_chat_template --gen_kwargs preset=sym
 
+      rho-eos lm-eval --model rho_eos --model_args pretrained=tiny --tasks tiny_gsm_rho
+      --apply_chat_template --limit 20
+
       rho-eos lm-eval --model rho_eos --model_args pretrained=tiny,mc_num=32 --tasks arc_easy
     """
     from rho_eos.plugins import without_plugins
@@ -35,9 +41,7 @@ def lm_eval(context: typer.Context) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("lm_eval", "datasets"):
             raise
-        raise UserError(
-            f"this command needs {error.name}: pip install 'rho-eos[lm-eval]'"
-        ) from None
+        raise needs_extra("this command", error.name, "lm-eval") from None
     from lm_eval._cli import HarnessCLI
     from lm_eval.utils import setup_logging
 
@@ -46,16 +50,46 @@ def lm_eval(context: typer.Context) -> int:
     harness = HarnessCLI()
     arguments = harness.parse_args()
     arguments.include_path = [str(TASK_FILES), *_own_include_paths(arguments)]
-    harness.execute(arguments)
+    if arguments.command == "run" and not _names_a_model(arguments):
+        raise UserError(
+            "say which model: --model rho_eos --model_args pretrained=tiny (or a folder or Hub id)"
+        )
+    try:
+        harness.execute(arguments)
+    except (OSError, TypeError, ValueError) as error:
+        if not _is_about_arguments(error):
+            raise
+        raise UserError(f"lm-eval: {error}") from error
     return 0
+
+
+def _is_about_arguments(error: Exception) -> bool:
+    """Whether it comes from where lm-eval reads its arguments and looks names up in them."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return Path(last.filename).as_posix().endswith(READS_ARGUMENTS)
+
+
+def _names_a_model(arguments: Any) -> bool:
+    return bool(arguments.model or _from_config(arguments, "model"))
 
 
 def _own_include_paths(arguments: Any) -> list[str]:
     """The user's: from the command line, else from the file of `--config`."""
+    given = getattr(arguments, "include_path", None)
+    if given is None:
+        given = _from_config(arguments, "include_path")
+    return [given] if isinstance(given, str) else list(given or [])
+
+
+def _from_config(arguments: Any, name: str) -> Any:
+    """What the file of `--config` says; what is wrong with that file lm-eval says itself."""
     import yaml  # type: ignore[import-untyped]
 
-    given = getattr(arguments, "include_path", None)
     config = getattr(arguments, "config", None)
-    if given is None and config is not None and Path(config).is_file():
-        given = (yaml.safe_load(Path(config).read_text(encoding="utf-8")) or {}).get("include_path")
-    return [given] if isinstance(given, str) else list(given or [])
+    if config is None or not Path(config).is_file():
+        return None
+    try:
+        content = yaml.safe_load(Path(config).read_text(encoding="utf-8"))
+    except (ValueError, yaml.YAMLError):
+        return None
+    return content.get(name) if isinstance(content, dict) else None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from rho_eos.errors import UserError
+from rho_eos.errors import UserError, needs_extra
 
 if TYPE_CHECKING:
     from rho_eos.cluster.ray_data import Pool
@@ -50,7 +50,5 @@ def pool_of(address: str | None, actors: int | None, engine_options: dict[str, A
     try:
         from rho_eos.cluster.ray_data import open_pool
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"--ray needs {error.name}: install it with pip install 'rho-eos[ray]'"
-        ) from error
+        raise needs_extra("--ray", error.name, "ray") from error
     return open_pool(address, actors, engine_options)

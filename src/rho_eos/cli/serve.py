@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from rho_eos.announced import load
-from rho_eos.errors import UserError
+from rho_eos.errors import UserError, needs_extra
 
 
 def serve(
@@ -45,7 +45,7 @@ def _serve_here(engine_options: dict[str, Any], config: Any) -> None:
         from rho_eos.server.run import serve_forever
         from rho_eos.server.service import Service
     except ModuleNotFoundError as error:
-        raise _missing(error, "serve") from error
+        raise needs_extra("serve", error.name, "serve") from error
     llm = load(engine_options)
     llm.warm_up()
     serve_forever(Service(llm, config))
@@ -56,7 +56,7 @@ def _serve_on_ray(engine_options: dict[str, Any], config: Any, replicas: int) ->
         from rho_eos.cluster.ray_serve import serve_on_ray
         from rho_eos.server.run import log_to_stderr
     except ModuleNotFoundError as error:
-        raise _missing(error, "serve,ray") from error
+        raise needs_extra("serve --ray", error.name, "serve,ray") from error
     from rho_eos.config import EngineConfig
     from rho_eos.models.loading import open_checkpoint
     from rho_eos.plugins import load_plugins
@@ -67,7 +67,3 @@ def _serve_on_ray(engine_options: dict[str, Any], config: Any, replicas: int) ->
     open_checkpoint(engine)
     log_to_stderr()
     serve_on_ray(engine_options, config, replicas)
-
-
-def _missing(error: ModuleNotFoundError, extra: str) -> UserError:
-    return UserError(f"this needs {error.name}: install it with pip install 'rho-eos[{extra}]'")

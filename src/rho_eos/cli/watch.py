@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from rho_eos.announced import load
+from rho_eos.announced import load, remark_on
 from rho_eos.decoding.registry import find_policy
 from rho_eos.engine.request import StepEvent
 from rho_eos.outputs import Output, StepRecord
 from rho_eos.trace import Cell, Replay
 
-GAUGE = 40
+GAUGE = 40  # at least; a wider terminal has a wider one
+FRAME = 4  # columns of a panel beside what is in it
 _MASK, _EOS = "░", "·"
 
 
@@ -22,7 +23,12 @@ def watch(
     raw: Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")] = False,
     delay: Annotated[float, typer.Option(help="Seconds to pause after each step.")] = 0.1,
 ) -> int:
-    """Watch the canvas denoise: tokens by confidence, MASKs, ρ and the length as they change."""
+    """Watch the canvas denoise: tokens by confidence, MASKs, ρ and the length as they change.
+
+    [bold]Example[/bold]
+
+      rho-eos watch "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?" --delay 0.3
+    """
     from rich.console import Console
 
     from rho_eos.decoding.params import DecodeParams
@@ -30,6 +36,7 @@ def watch(
     params = DecodeParams.from_mapping(decode_options)
     llm = load(engine_options)
     console = Console(highlight=False)
+    remark_on(llm.config.model, prompt)
     events = llm.stream(prompt, params, raw=raw)
     screen = Screen(llm, params)
     if console.is_terminal:
@@ -51,7 +58,7 @@ def _live(console: Any, screen: "Screen", events: Any, delay: float) -> None:
     with Live(console=console, auto_refresh=False, transient=True) as live:
         for event in events:
             screen.show(event)
-            live.update(screen.render(console.height), refresh=True)
+            live.update(screen.render(console.width, console.height), refresh=True)
             time.sleep(delay)
 
 
@@ -92,17 +99,23 @@ class Screen:
         self.record = event.record
         self.output = event.output
 
-    def render(self, height: int) -> Any:
+    def render(self, width: int, height: int) -> Any:
+        """All of the terminal's width, and no more than its height."""
         from rich.console import Group
         from rich.panel import Panel
 
         assert self.record is not None
         name = find_policy(self.params.policy).title or self.params.policy
         title = f"{name} · step {self.record.step + 1}"
+        inside = max(1, width - FRAME)
         body = Group(
-            self._header(), self._gauge(), self._why(), "", self._canvas(max(4, height - 9))
+            self._header(),
+            self._gauge(inside),
+            self._why(),
+            "",
+            self._canvas(inside, max(4, height - 9)),
         )
-        return Panel(body, title=title, title_align="left", width=80)
+        return Panel(body, title=title, title_align="left", width=width)
 
     def _header(self) -> Any:
         from rich.text import Text
@@ -119,7 +132,7 @@ class Screen:
             f"committed {len(self.record.committed):3d}   {change}"
         )
 
-    def _gauge(self) -> Any:
+    def _gauge(self, width: int) -> Any:
         """ρ from 0 to 1, the equilibrium region shaded."""
         from rich.text import Text
 
@@ -127,15 +140,17 @@ class Screen:
         region = self.params.region
         low, high = region if region is not None else (2.0, 2.0)  # nowhere
         rho = self.record.rho
-        at = None if rho is None else round(rho * (GAUGE - 1))
-        bar = Text("ρ 0 ")
-        for tick in range(GAUGE):
-            inside = low <= tick / (GAUGE - 1) <= high
+        before, behind = "ρ 0 ", " 1   " + ("–" if rho is None else f"{rho:.2f}")
+        ticks = max(2, width // 2, min(GAUGE, width - len(before) - len(" 1   0.00")))
+        at = None if rho is None else round(rho * (ticks - 1))
+        bar = Text(before)
+        for tick in range(ticks):
+            inside = low <= tick / (ticks - 1) <= high
             if tick == at:
                 bar.append("█", style="bold green" if inside else "bold red")
             else:
                 bar.append("▒" if inside else "─", style="green" if inside else "dim")
-        bar.append(" 1   " + ("–" if rho is None else f"{rho:.2f}"))
+        bar.append(behind)
         return bar
 
     def _why(self) -> Any:
@@ -146,14 +161,14 @@ class Screen:
         policy = find_policy(self.params.policy)
         return Text(policy.explain(self.params, self.record), style="dim")
 
-    def _canvas(self, lines: int) -> Any:
+    def _canvas(self, width: int, lines: int) -> Any:
         """The tokens in reading order; only as many as the terminal has room for."""
         from rich.text import Text
 
         text = Text(no_wrap=False)
         for cell in self.replay.cells:
             text.append(*self._styled(cell))
-        wrapped = list(text.wrap(_plain_console(), 76))
+        wrapped = list(text.wrap(_plain_console(), width))
         if len(wrapped) > lines:
             more = Text(f"… {len(wrapped) - lines + 1} more lines", style="dim")
             wrapped = [*wrapped[: lines - 1], more]
@@ -165,6 +180,7 @@ class Screen:
         if cell.token in self.llm.special.ends:
             return _EOS, "dim blue"
         text = self.llm.tokenizer.decode([cell.token]) if self.llm.tokenizer else f"{cell.token} "
+        text = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in text)
         if self.record is not None and cell.step == self.record.step:
             return text, "reverse"
         return text, confidence_style(cell.confidence)

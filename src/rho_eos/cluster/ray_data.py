@@ -4,8 +4,8 @@
 
 A block is one request (a few, where there are thousands), and an actor works on as many at a time
 as its engine has rows: so rows join and leave its batch as they do on one machine. An actor that
-dies is started again, and the blocks it held are given out again. Only the driver writes files, and
-it takes every id once, whatever Ray delivers.
+dies is started again, and the blocks it held are given out again, a few times each. Only the driver
+writes files, and it takes every id once, whatever Ray delivers.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import os
 import pickle
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,17 +40,31 @@ from rho_eos.plugins import absolute
 from rho_eos.preparation import Preparer
 
 MOST_BLOCKS = 4096  # Ray keeps books on every block
-RETRIES = 5  # of a block whose actor died: a request that kills its machine must not do so for ever
+RETRIES = 5  # of a request whose actor died: one that kills its machine must not do so for ever
 REACH_SECONDS = 5.0
 
 Block = dict[str, np.ndarray]
 
 
+class Attempts:
+    """Counts how often each request was begun: Ray gives a block of a dead actor out for ever."""
+
+    def __init__(self) -> None:
+        self._begun: Counter[str] = Counter()
+
+    def begin(self, ids: list[str]) -> list[int]:
+        """These are begun once more; how often by now."""
+        self._begun.update(ids)
+        return [self._begun[id] for id in ids]
+
+
 class EngineActor:
     """One engine, called from many threads at once."""
 
-    def __init__(self, engine_options: dict[str, Any]) -> None:
+    def __init__(self, engine_options: dict[str, Any], attempts: Any) -> None:
         from rho_eos.llm import LLM
+
+        self._attempts = attempts
 
         llm = LLM(**engine_options)
         # Ray decides how much waits here; the engine must never refuse.
@@ -60,17 +75,21 @@ class EngineActor:
 
     def __call__(self, block: Block) -> Block:
         requests: list[Request] = [pickle.loads(item) for item in block["request"]]
-        decoding = asyncio.run_coroutine_threadsafe(self._decode(requests), self._loop)
+        begun = ray.get(self._attempts.begin.remote([request.id for request in requests]))
+        decoding = asyncio.run_coroutine_threadsafe(self._decode(requests, begun), self._loop)
         return {"output": np.array([pickle.dumps(each) for each in decoding.result()], object)}
 
     async def _start(self) -> None:
         self._engine.start()
 
-    async def _decode(self, requests: list[Request]) -> list[Output]:
-        return await asyncio.gather(*map(self._decode_one, requests))
+    async def _decode(self, requests: list[Request], begun: list[int]) -> list[Output]:
+        return await asyncio.gather(*map(self._decode_one, requests, begun))
 
-    async def _decode_one(self, request: Request) -> Output:
+    async def _decode_one(self, request: Request, attempt: int) -> Output:
         """Each for itself, so that one that fails takes no other with it."""
+        if attempt > RETRIES + 1:
+            reason = f"the actor died {attempt - 1} times while it was decoded"
+            return Output(request.id, "", FinishReason.ERROR, error=reason)
         try:
             with self._engine.submit([request]) as call:
                 async for _, event in call:
@@ -112,10 +131,9 @@ class Pool:
                 max_concurrent_calls_per_actor=self.rows,
                 enable_true_multi_threading=True,
             ),
-            fn_constructor_args=(self.engine_options,),
+            fn_constructor_args=(self.engine_options, _start_counting()),
             num_cpus=1,
             num_gpus=self.gpus,
-            ray_remote_args_fn=lambda: {"max_restarts": -1, "max_task_retries": RETRIES},
         )
         for block in answered.iter_batches(
             batch_size=None, batch_format="numpy", prefetch_batches=0
@@ -127,6 +145,11 @@ class Pool:
                     yield output
         if missing:
             raise RuntimeError(f"Ray ended with {len(missing)} requests unanswered")
+
+
+def _start_counting() -> Any:
+    """`Attempts` beside the driver's work: a process that needs no core of its own."""
+    return ray.remote(Attempts).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
 
 
 class RayAnswers:

@@ -27,6 +27,8 @@ from rho_eos.server.config import ServerConfig
 logger = logging.getLogger(__name__)
 
 APPLICATION = "rho-eos"
+DEPLOYMENT = "replica"
+METRICS_SECONDS = 5.0  # less than Prometheus waits
 _SPARE = 64  # requests per replica beyond those that decode or wait: probes, metrics, refusals
 
 
@@ -38,6 +40,25 @@ class Replica:
     def check_health(self) -> None:
         if not self.app.state.service.engine.alive:
             raise RuntimeError("the engine's worker died")
+
+    async def measurements(self) -> tuple[str, list[Any]]:
+        """Who this is, and its metrics."""
+        families = self.app.state.service.metrics.families()
+        return serve.get_replica_context().replica_tag, families
+
+
+async def metrics_of_all() -> bytes:
+    """For `/metrics`, whichever replica is asked: what all of them measure."""
+    from rho_eos.server.errors import ApiError
+    from rho_eos.server.metrics import Replicas
+
+    asked = serve.get_deployment_handle(DEPLOYMENT, APPLICATION).broadcast("measurements")
+    try:
+        found = await asked.results_async(timeout_s=METRICS_SECONDS, return_exceptions=True)
+    except TimeoutError as error:
+        raise ApiError(503, "a replica did not tell its metrics", "unavailable") from error
+    # One that has just died has none; Ray is starting another.
+    return Replicas(dict(each for each in found if not isinstance(each, BaseException))).render()
 
 
 def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: int) -> Any:
@@ -57,11 +78,12 @@ def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: i
         llm = LLM(**dict(engine))
         llm.warm_up()
         service = Service(llm, config)
+        service.gather_metrics = metrics_of_all
         spare_the_collector()
         return create_app(service)
 
     decorate = serve.deployment(
-        name="replica",
+        name=DEPLOYMENT,
         num_replicas=replicas,
         # The app refuses what is too much, with a reason; Ray must not queue before it does.
         max_ongoing_requests=engine.max_rows + config.max_waiting + _SPARE,

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from rho_eos.errors import UserError
+from rho_eos.errors import UserError, needs_extra
 
 #: Weights that share a scale in int4: fewer where a row is short and one outlier weighs more.
 SMALL_GROUP, LARGE_GROUP, LONG_ROW = 32, 64, 1024
@@ -121,7 +121,7 @@ def check_available(kind: str, device: torch.device) -> None:
             "cpu and cuda"
         )
     if device.type == "cuda" and find_spec("torchao") is None:
-        raise UserError(f"quantization {kind} on cuda needs torchao: pip install 'rho-eos[quant]'")
+        raise needs_extra(f"quantization {kind} on cuda", "torchao", "quant")
 
 
 def exact_name(kind: str, device: torch.device) -> str:

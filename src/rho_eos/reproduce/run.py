@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from rho_eos.errors import UserError
+from rho_eos.errors import UserError, needs_extra
 from rho_eos.evals import find_task
 from rho_eos.evals.runs.report import write_summary
 from rho_eos.evals.runs.run import Progress, evaluate
@@ -102,7 +102,7 @@ def _figures_module() -> Any:
     try:
         from rho_eos.reproduce import figures
     except ImportError:
-        raise UserError("figures need matplotlib (pip install 'rho-eos[plots]')") from None
+        raise needs_extra("drawing figures", "matplotlib", "plots") from None
     return figures
 
 

@@ -156,7 +156,7 @@ def _add_facts(app: FastAPI, service: Service) -> None:
     @app.get("/metrics")
     async def metrics() -> Response:
         """For Prometheus."""
-        return Response(service.metrics.render(), media_type="text/plain; version=0.0.4")
+        return Response(await service.render_metrics(), media_type="text/plain; version=0.0.4")
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:

@@ -67,6 +67,7 @@ def _start(generation: Generation, index: int) -> Event:
         "signal": _say(params, lambda policy: policy.signal_name(params)),
         "prompt_tokens": len(request.prompt),
         "length": request.first_length,
+        "note": generation.note,
     }
 
 

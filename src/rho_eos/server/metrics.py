@@ -1,6 +1,9 @@
 """Prometheus metrics. One registry per server, so that several can live in a process."""
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import Metric
 
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.cache import Cache
@@ -80,5 +83,32 @@ class Metrics:
         if usage.seconds_to_first_token is not None:
             self.first_token.observe(usage.seconds_to_first_token)
 
+    def families(self) -> list[Metric]:
+        """All of them as they are now, ready to be sent to another process."""
+        return list(self.registry.collect())
+
     def render(self) -> bytes:
         return generate_latest(self.registry)
+
+
+class Replicas:
+    """The metrics of several servers as one answer: each series says which replica it is of."""
+
+    def __init__(self, families: Mapping[str, Sequence[Metric]]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        together: dict[str, Metric] = {}
+        for replica, families in self._families.items():
+            for family in families:
+                metric = together.setdefault(
+                    family.name, Metric(family.name, family.documentation, family.type)
+                )
+                metric.samples += [
+                    sample._replace(labels={**sample.labels, "replica": replica})
+                    for sample in family.samples
+                ]
+        yield from together.values()
+
+    def render(self) -> bytes:
+        return generate_latest(self)

@@ -59,6 +59,7 @@ def whole_answer(shape: Shape, generation: Generation) -> dict[str, Any]:
             for index, output in enumerate(generation.ordered())
         ],
         "usage": usage_of(generation),
+        **({"note": generation.note} if generation.note else {}),
     }
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from rho_eos.server.config import ServerConfig
 from rho_eos.server.errors import ApiError, as_api_error, bad_request
 from rho_eos.server.metrics import Metrics
 from rho_eos.server.protocol import AnyRequest
+from rho_eos.tiny.scope import note_on
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class Generation:
     choices_per_prompt: int
     call: Call
     metrics: Metrics
+    note: str | None = None  # what the client should know of its prompt
     created: int = field(default_factory=lambda: int(time.time()))
     started: float = field(default_factory=time.perf_counter)
     outputs: dict[int, Output] = field(default_factory=dict)  # by choice
@@ -108,6 +110,11 @@ class Service:
         if cache is not None:
             self.metrics.watch_cache(cache)
         self.model = config.served_model_name or default_name(llm.config.model)
+        #: Where there are other replicas: asks them all.
+        self.gather_metrics: Callable[[], Awaitable[bytes]] | None = None
+
+    async def render_metrics(self) -> bytes:
+        return await self.gather_metrics() if self.gather_metrics else self.metrics.render()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -131,7 +138,13 @@ class Service:
             raise answer from error
         if self.config.log_prompts:
             logger.info("prompts: %r", request.prompts())
-        return Generation(id, self.model, requests, request.n or 1, call, self.metrics)
+        note = self._note(request)
+        return Generation(id, self.model, requests, request.n or 1, call, self.metrics, note)
+
+    def _note(self, request: AnyRequest) -> str | None:
+        """A sentence where the embedded model is asked what it was never taught."""
+        notes = [note_on(self.llm.config.model, prompt) for prompt in request.prompts()]
+        return next((note for note in notes if note), None)
 
     async def _prepare(self, id: str, request: AnyRequest) -> list[Request]:
         if request.model != self.model:

@@ -16,7 +16,7 @@ import threading
 from contextlib import suppress
 from importlib.util import find_spec
 
-from rho_eos.errors import UserError
+from rho_eos.errors import UserError, needs_extra
 
 ATTEMPTS = 3  # for a pair whose worker dies: it may have been the pair
 PATIENCE_SECONDS = 300.0  # the worker has limits of its own, of CPU time; this is the last resort
@@ -67,9 +67,7 @@ class MathVerifier:
 
     def _start(self) -> subprocess.Popen[bytes]:
         if find_spec("math_verify") is None:
-            raise UserError(
-                "grading mathematics needs the package math-verify (pip install rho-eos[eval])"
-            )
+            raise needs_extra("grading mathematics", "math-verify", "eval")
         self._process = process = subprocess.Popen(
             [sys.executable, "-m", "rho_eos.evals.graders.math_worker"],
             stdin=subprocess.PIPE,

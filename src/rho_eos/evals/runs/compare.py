@@ -103,7 +103,7 @@ def _paired(
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
     """Runs by name; a folder that only holds runs, such as a sweep's, stands for all of them."""
-    found = [run for folder in folders for run in _runs_in(folder)]
+    found = [run for folder in folders for run in runs_in(folder)]
     names = [run.absolute().name for run in found]
     unique = len(set(names)) == len(names)
     return [
@@ -112,7 +112,8 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     ]
 
 
-def _runs_in(folder: Path) -> list[Path]:
+def runs_in(folder: Path) -> list[Path]:
+    """The folder itself if it is a run, else the runs that lie in it."""
     if (folder / SETTINGS).exists():
         return [folder]
     inside = sorted(path.parent for path in folder.glob(f"*/{SETTINGS}"))

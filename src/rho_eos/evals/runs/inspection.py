@@ -5,16 +5,25 @@ model's text cannot end the script that holds it; the page shows texts as text o
 """
 
 import json
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import find_policy
 from rho_eos.errors import UserError
+from rho_eos.evals.runs.compare import read_runs, runs_in, runs_table, tests_table
 from rho_eos.evals.runs.report import summarise, summary_table
-from rho_eos.evals.runs.run_folder import Line, read_samples, read_settings
+from rho_eos.evals.runs.run_folder import SETTINGS, Line, read_samples, read_settings
+from rho_eos.evals.runs.table import Table
 
 STATIC = Path(__file__).parent / "static"
+REPORT = "report.html"
 #: What of a step's record the page needs to draw the canvas; earlier versions wrote less.
 REPLAYED = ("action", "change", "committed", "moved", "written")
 
@@ -33,14 +42,53 @@ def inspection_page(folder: Path) -> str:
         "samples": [_sample(line) for line in lines],
     }
     text = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    page = _static("inspect.html")
-    for mark, content in (
-        ("/*STYLE*/", _static("inspect.css")),
-        ("/*SCRIPT*/", _static("inspect.js")),
-        ("/*DATA*/", text),
-    ):
-        page = page.replace(mark, content)
-    return page
+    return _filled(
+        "inspect.html",
+        {
+            "/*STYLE*/": _static("inspect.css"),
+            "/*SCRIPT*/": _static("inspect.js"),
+            "/*DATA*/": text,
+        },
+    )
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether it is no run itself, but holds some."""
+    return not (folder / SETTINGS).exists() and any(folder.glob(f"*/{SETTINGS}"))
+
+
+def sweep_page(folder: Path, page: Path) -> tuple[str, list[Path]]:
+    """The runs of a sweep side by side, to be written to `page`, and the folders it leads to."""
+    inside = runs_in(folder)
+    runs = read_runs(inside)
+    links = {
+        run.name: os.path.relpath(each / REPORT, page.parent)
+        for run, each in zip(runs, inside, strict=True)
+    }
+    tables = [_html(runs_table(runs), links)]
+    if len(runs) > 1:
+        with suppress(UserError):  # they have no sample in common yet
+            tables.append(_html(tests_table(runs), links))
+    content = {
+        "/*STYLE*/": _static("inspect.css"),
+        "<!--NAME-->": escape(folder.absolute().name),
+        "<!--TABLES-->": "\n".join(f'<div class="scroll">{table}</div>' for table in tables),
+    }
+    return _filled("sweep.html", content), inside
+
+
+def _html(table: Table, links: dict[str, str]) -> str:
+    """The first column names a run, and leads to its report."""
+
+    def row(cells: Iterable[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
+
+    body = []
+    for name, *others in table.rows:
+        link = f'<a href="{escape(quote(links[name]))}">{escape(name)}</a>'
+        body.append(row([link, *map(escape, others)], "td"))
+    head = row(map(escape, table.columns), "th")
+    return f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>"
 
 
 def _region(params: dict[str, Any]) -> tuple[float, float] | None:
@@ -65,6 +113,12 @@ def _sample(line: Line) -> dict[str, Any]:
             {name: record[name] for name in REPLAYED if name in record} for record in trace
         ]
     return line
+
+
+def _filled(name: str, content: dict[str, str]) -> str:
+    """A page with each mark replaced; what is put in is not searched for marks again."""
+    marks = re.compile("|".join(map(re.escape, content)))
+    return marks.sub(lambda found: content[found[0]], _static(name))
 
 
 def _static(name: str) -> str:

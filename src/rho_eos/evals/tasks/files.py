@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rho_eos.errors import UserError
+from rho_eos.errors import UserError, needs_extra
 
 Rows = Iterator[tuple[str, Any]]
 
@@ -56,9 +56,7 @@ def parquet_rows(path: Path) -> Rows:
         import pyarrow
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        raise UserError(
-            f"reading {path} needs the package pyarrow (pip install 'rho-eos[eval]')"
-        ) from None
+        raise needs_extra(f"reading {path}", "pyarrow", "eval") from None
     try:
         with path.open("rb") as file:
             number = 0

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rho_eos.errors import UserError
+from rho_eos.errors import UserError, needs_extra
 from rho_eos.evals.task import Sample
 from rho_eos.evals.tasks.files import file_rows
 
@@ -69,10 +69,8 @@ class Source:
         try:
             from datasets import load_dataset
         except ImportError:
-            raise UserError(
-                f"loading {self.hub_name} from the Hub needs the package datasets"
-                " (pip install datasets); or give a local file with --data"
-            ) from None
+            what = f"loading {self.hub_name} from the Hub (or give a local file with --data)"
+            raise needs_extra(what, "datasets", "hub-data") from None
         try:
             dataset = load_dataset(self.hub_name, self.hub_config, split=self.hub_split)
         except Exception as error:  # the package raises whatever its many backends raise

@@ -73,6 +73,8 @@ function showSummary() {
 function makeRow(sample) {
   const cells = COLUMNS.map((column) => element("td", { textContent: shown(column, sample) }));
   cells[1].className = sample.correct ? "right" : "wrong";
+  cells[0].title = sample.id; // both are cut where there is no room
+  cells[2].title = sample.extracted ?? "";
   return element("tr", { tabIndex: -1, onclick: () => choose(sample.id) }, ...cells);
 }
 

@@ -1,0 +1,68 @@
+"""What the embedded model can be asked: a cheap look at a prompt, and a sentence on others.
+
+It looks at the words that the generators make problems of, so a new operation is known at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rho_eos.tiny import humaneval, mbpp
+from rho_eos.tiny.gsm import GAINS, LOSSES, TIMES
+
+EXAMPLE = "Mia has 8 plums. 1) buys 6. 2) eats 5. 3) doubles them. How many are there now?"
+NOTE = (
+    "tiny knows four kinds of numbered problems (stories, sums, list and number programs) and this "
+    f'prompt looks like none of them, so expect nonsense; ask for example "{EXAMPLE}"'
+)
+LARGEST = 40  # of the numbers in its stories and sums
+
+_ITEM = re.compile(r"(?:^|\s)([0-9]{1,2})\) ([^\n]*?)(?=\s[0-9]{1,2}\) |\n|$)")
+_TERM = re.compile(r"(?:[-+] )?\([0-9]+ [-+*×] [0-9]+\)")
+_EVENT = re.compile(
+    rf"(?:(?:{'|'.join((*GAINS, *LOSSES))}) [0-9]+|(?:{'|'.join(TIMES.values())}))\b.*"
+)
+
+
+def note_on(model: str, prompt: Any) -> str | None:
+    """What to say of a prompt for this model: nothing, unless `tiny` was never taught such."""
+    if model != "tiny":
+        return None
+    text = _text_of(prompt)
+    return None if text is None or looks_known(text) else NOTE
+
+
+def looks_known(prompt: str) -> bool:
+    """Whether a prompt has the form of one of the four tasks. It may still hold a new wording."""
+    items = _ITEM.findall(prompt)
+    if [int(number) for number, _ in items] != list(range(1, len(items) + 1)) or not items:
+        return False
+    texts = [text.strip() for _, text in items]
+    small = all(int(number) <= LARGEST for number in re.findall(r"[0-9]+", prompt))
+    if all(_TERM.fullmatch(text) for text in texts):
+        return small
+    if all(_EVENT.match(text) for text in texts):
+        return small and "How many" in prompt
+    programs = (humaneval.OPERATIONS,) if prompt.startswith("def ") else (mbpp.OPERATIONS,)
+    return all(_phrases(*programs).fullmatch(text) for text in texts)
+
+
+def _phrases(operations: Sequence[Any]) -> re.Pattern[str]:
+    phrases = [re.escape(phrase) for each in operations for phrase in each.phrases]
+    return re.compile("|".join(phrase.replace(r"\{k\}", "[0-9]{1,2}") for phrase in phrases))
+
+
+def _text_of(prompt: Any) -> str | None:
+    """The text, or the last thing a user said; None for token ids."""
+    if isinstance(prompt, Mapping):
+        prompt = prompt.get("prompt", prompt.get("messages"))
+    if isinstance(prompt, str):
+        return prompt
+    said = [
+        message["content"]
+        for message in prompt or []
+        if isinstance(message, Mapping) and message.get("role") == "user"
+    ]
+    return said[-1] if said and isinstance(said[-1], str) else None
