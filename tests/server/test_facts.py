@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from rho_eos import LLM, DecodeParams, __version__
+from rho_eos.config import EngineConfig
 from rho_eos.decoding.registry import policies
 from rho_eos.decoding.schema import parameters, schema
 from rho_eos.server.config import ServerConfig
@@ -116,7 +117,7 @@ def test_the_schema_of_all_policies_is_published(server: Process) -> None:
 def test_the_embedded_model_comes_with_problems_of_all_its_tasks() -> None:
     facts = playground_facts(
         SimpleNamespace(  # type: ignore[arg-type]
-            llm=SimpleNamespace(context_length=1024, config=SimpleNamespace(model="tiny")),
+            llm=SimpleNamespace(context_length=1024, config=EngineConfig(model="tiny")),
             model="tiny",
             config=ServerConfig(),
         )

@@ -15,6 +15,8 @@ from rho_eos.evals.runs.report import summarise, summary_table
 from rho_eos.evals.runs.run_folder import Line, read_samples, read_settings
 
 STATIC = Path(__file__).parent / "static"
+#: What of the steps' records is drawn over them; earlier versions had no cache.
+CURVES = ("rho", "length", "masks", "computed", "exact", "refresh")
 #: What of a step's record the page needs to draw the canvas; earlier versions wrote less.
 REPLAYED = ("action", "change", "committed", "moved", "written")
 
@@ -59,7 +61,9 @@ def _sample(line: Line) -> dict[str, Any]:
     trace = line.pop("trace", None)
     if trace:
         line["curves"] = {
-            name: [record[name] for record in trace] for name in ("rho", "length", "masks")
+            name: [record[name] for record in trace]
+            for name in CURVES
+            if all(name in record for record in trace)
         }
         line["steps"] = [
             {name: record[name] for name in REPLAYED if name in record} for record in trace
