@@ -50,9 +50,9 @@ export class Chart {
   }
 
   /**
-   * model: `values[k]` belongs to forward k + 1 and may be null; `second` is a fainter line;
-   * `bridged[k]` says that a missing value leaves no gap; `changes[k]` is the change of length; `note(k)` gives the lines shown on hover; `count` forwards are
-   * played; `xMax`, `yMax`, `yStep` are the scales; `band` is [low, high] or null.
+   * model: `values[k]` belongs to forward k + 1 and may be null, a gap unless `bridged[k]`; `second`
+   * is a fainter line; `changes[k]` is the change of length; `note(k)` gives the lines shown on hover;
+   * `count` forwards are played; `xMax`, `yMax`, `yStep` are the scales; `band` is [low, high] or null.
    */
   show(model) {
     this.#model = model;

@@ -24,7 +24,7 @@ const COUNTERS = [
     (x) => `${Math.round(x * 100)}%`,
   ],
 ];
-const INVITATION = "Press Run to watch the canvas.";
+const INVITATION = "Nothing has run yet. The canvas will fill here.";
 const narrow = matchMedia("(max-width: 900px)");
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -53,7 +53,7 @@ export class Panel {
       title: "Everything that is known of this run, as a file",
       hidden: true,
     }),
-    saved: el("small", { "data-figure": "savings" }),
+    savings: el("dd", { "data-figure": "savings" }),
   };
   #figures = Object.fromEntries(
     COUNTERS.map(([name]) => [name, el("dd", { "data-figure": name, text: "–" })]),
@@ -163,15 +163,10 @@ export class Panel {
   }
 
   #stage() {
-    const { title, action, length, copy, save, saved, bar, error, story, canvas } = this.#parts;
+    const { title, action, length, copy, save, savings, bar, error, story, canvas } = this.#parts;
     const counter = ([name, label, hint]) =>
-      el(
-        "div",
-        { title: hint },
-        el("dt", { text: label }),
-        this.#figures[name],
-        name === "positions" ? saved : null,
-      );
+      el("div", { title: hint }, el("dt", { text: label }), this.#figures[name]);
+    const cached = el("div", { class: "wide" }, el("dt", { text: "Window cache" }), savings);
     return el(
       "div",
       { class: "stage" },
@@ -181,7 +176,7 @@ export class Panel {
       story,
       canvas,
       legend(),
-      el("dl", { class: "counters" }, ...COUNTERS.map(counter)),
+      el("dl", { class: "counters" }, ...COUNTERS.map(counter), cached),
     );
   }
 
@@ -240,8 +235,7 @@ export class Panel {
     this.#parts.length.textContent = "";
     for (const part of this.#parts.bar.children) part.style.width = "0";
     for (const figure of Object.values(this.#figures)) figure.textContent = "–";
-    this.#parts.saved.textContent = "";
-    this.#costFigure.hidden = true;
+    this.#showSavings("");
     this.#offerFiles(false);
     this.settings.point(null);
     const nothing = { values: [], changes: [], note: () => [], count: 0, xMax: scale.forwards };
@@ -290,7 +284,13 @@ export class Panel {
   #showFigures(figures) {
     for (const [name, , , format] of COUNTERS)
       this.#figures[name].textContent = format(figures[name]);
-    this.#parts.saved.textContent = savings(figures);
+    this.#showSavings(savings(figures));
+  }
+
+  /** What the cache spared, where there was one. */
+  #showSavings(text) {
+    this.#parts.savings.textContent = text;
+    this.#parts.savings.parentElement.hidden = this.#costFigure.hidden = text === "";
   }
 
   #showCharts(count, scale) {
@@ -322,7 +322,6 @@ export class Panel {
       ...lengthAxis(scale.length),
       band: null,
     });
-    this.#costFigure.hidden = !this.recording.cached;
     if (this.#costFigure.hidden) return;
     const exact = steps.map((step) => step.exact);
     this.#charts.positions.show({

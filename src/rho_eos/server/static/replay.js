@@ -35,11 +35,6 @@ export class Recording {
     });
   }
 
-  /** Whether some forward computed a window only. */
-  get cached() {
-    return this.totals.at(-1).refreshes < this.length;
-  }
-
   /** The text before the first position that is open. */
   get finalText() {
     const { cells } = this.newest;

@@ -52,7 +52,11 @@ export function resized(from, to) {
 export function savings({ positions, exact, refreshes, nfe }) {
   if (positions === exact) return "";
   const share = Math.round((100 * positions) / exact);
-  return `${share}% of ${number(exact)} without the cache; ${refreshes} of ${nfe} forwards refreshed`;
+  const often = `${number(refreshes)} refresh${refreshes === 1 ? "" : "es"}`;
+  return (
+    `${share}% of the ${number(exact)} positions that exact decoding computes, ` +
+    `with ${often} in ${count(nfe, "forward")}`
+  );
 }
 
 /** How a run ended. */
