@@ -116,7 +116,18 @@ def test_a_cached_answer_tells_what_it_saved(run: Run) -> None:
     line = json.loads(run("generate", "hello", "--json", *words, "--cache", "window").out)
     assert line["positions_evaluated"] < line["positions_exact"]
     assert 0 < line["refreshes"] < line["nfe"]
-    assert "without the cache" in run("watch", "hello", *words, "--cache", "window").out
+    watched = run("watch", "hello", *words, "--cache", "window", "--delay", 0).out.splitlines()
+    costs = [re.search(r"(\d+) of +(\d+) positions$", each) for each in watched]
+    shown = [tuple(map(int, cost.groups())) for cost in costs if cost]
+    assert [len(shown), *map(sum, zip(*shown, strict=True))] == [
+        *(line["nfe"], line["positions_evaluated"], line["positions_exact"])
+    ]
+    last = f"{line['positions_exact']:,} without the cache ({line['refreshes']} refreshes)"
+    assert last in watched[-1]
+    traced = run("generate", "hello", "--json", "--trace", *words, "--cache", "window").out
+    trace = json.loads(traced)["trace"]
+    assert sum(step["refresh"] for step in trace) == line["refreshes"]
+    assert sum(step["exact"] for step in trace) == line["positions_exact"]
 
 
 def test_block_length_none_means_anywhere(run: Run) -> None:

@@ -60,6 +60,7 @@ class StepRecord:
     action: str  # hold, expand, contract, insert, delete, overwrite, close (append committed EOS)
     change: int  # by how much L changed after the forward
     computed: int = 0  # positions of the forward
+    exact: int = 0  # what it would have computed without a cache
     refresh: bool = (
         True  # all of them; else a window, in which there is no ρ and no length decision
     )

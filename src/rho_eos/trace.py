@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.registry import find_policy
 from rho_eos.outputs import Output, StepRecord
 
 
@@ -35,6 +37,15 @@ class Replay:
             )
         for position, written in record.written:
             self.cells[position] = Cell(written, 1.0, record.step)
+
+
+def explain(params: DecodeParams, record: StepRecord) -> str:
+    """Why a step did what it did, in a sentence. No policy is asked about a window."""
+    if not record.refresh:
+        return (
+            f"A window: {record.computed} of {record.exact} positions computed, so the length holds."
+        )
+    return find_policy(params.policy).explain(params, record)
 
 
 def write_trace(path: Path, outputs: Iterable[Output]) -> None:

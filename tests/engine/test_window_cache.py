@@ -315,6 +315,27 @@ def test_a_row_that_finds_no_room_runs_exact_and_is_counted() -> None:
     assert runner.cache.used == 0
 
 
+def test_refreshes_are_counted_right_where_a_row_loses_its_cache_on_the_way() -> None:
+    model = random_llada(**MODELS["mostly text, unsure"])
+    how = {**LIMITS, "initial_length": 48, "cache": "window", **SETTINGS["small"]}
+    params = DecodeParams(policy="fixed", early_stop=False, trace=True, **how)
+    runner = ModelRunner(model, SPECIAL)
+    predict = runner.predict
+
+    def without_room(rows: Any) -> Any:
+        for row in rows:
+            if row.steps == 9:
+                row.without_cache()
+        return predict(rows)
+
+    runner.predict = without_room  # type: ignore[method-assign]
+    [output] = decode(runner, some_prompts(1, seed=4), [params])
+    refreshes = [record.refresh for record in output.trace]
+    assert not all(refreshes[:9]) and all(refreshes[9:]) and len(refreshes) > 9
+    assert output.usage.refreshes == sum(refreshes)
+    assert output.usage.positions_exact == sum(record.exact for record in output.trace)
+
+
 def test_the_published_traces_with_a_refresh_in_every_step(golden_model: Any) -> None:
     special = SpecialTokens(mask=3, eos=2)
     lines = (DATA / "golden" / "traces.jsonl").read_text().splitlines()[::9]

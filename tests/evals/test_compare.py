@@ -52,6 +52,14 @@ def test_a_comparison_counts_what_only_one_got_right_and_what_is_cheaper() -> No
     assert nfe.p == 0.021484375
 
 
+def test_where_a_run_has_a_cache_the_costs_without_it_are_compared_too() -> None:
+    base = [line(n, positions_exact=100, refreshes=4) for n in range(4)]
+    ours = [line(n, positions_evaluated=50, positions_exact=120, refreshes=1) for n in range(4)]
+    changes = {change.metric: change.change for change in compare(ours, base)}
+    assert changes["positions"] == 0.5 and changes["exact"] == 1.2
+    assert "exact" not in {change.metric for change in compare(base, base)}
+
+
 def test_only_shared_samples_count() -> None:
     base, ours = [line(n) for n in range(4)], [line(n, correct=False) for n in range(2, 8)]
     accuracy, *_ = compare(ours, base)

@@ -172,6 +172,37 @@ def test_the_canvas_is_replayed_by_what_moved_and_was_written(
     assert complaints == []
 
 
+def test_a_cached_run_shows_both_costs_and_its_windows(
+    browser: "Browser", command: Command, tmp_path: Path
+) -> None:
+    trace = [
+        {"rho": rho, "length": 16, "masks": 9, "action": "hold", "change": 0, "committed": []}
+        | {"moved": None, "computed": computed, "exact": 20, "refresh": rho is not None}
+        for rho, computed in ((0.3, 20), (None, 6), (None, 7), (0.6, 20), (None, 5))
+    ]
+    costs = {"positions_evaluated": 58, "positions_exact": 100, "refreshes": 2}
+    folder = write_run(tmp_path / "run", [line(1, nfe=5, trace=trace, **costs)])
+    assert command("inspect", folder).code == 0
+    page = browser.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto((folder / "report.html").as_uri())
+    head = page.locator("#samples th").all_inner_texts()
+    row = page.locator("#samples tbody td").all_inner_texts()
+    shown = dict(zip(head, row, strict=True))
+    assert (shown["positions"], shown["exact"], shown["refreshes"]) == ("58", "100", "2")
+    facts = page.locator(".facts").inner_text()
+    assert "exact" in facts and "100" in facts
+    assert "exact" in page.locator("#summary thead").inner_text()
+    rho = page.locator("path.rho").get_attribute("d") or ""
+    assert (rho.count("M"), rho.count("L")) == (1, 1)  # over the windows, in which there is none
+    computed = page.locator("path.computed").get_attribute("d") or ""
+    assert computed.count("M") + computed.count("L") == 5
+    assert page.locator("path.exact").count() == 1
+    page.close()
+    assert complaints == []
+
+
 def test_samples_are_reached_by_keys_and_by_link(page: "Page", report: str) -> None:
     page.locator("#samples tbody tr").first.click()
     page.keyboard.press("ArrowDown")

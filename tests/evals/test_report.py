@@ -62,6 +62,26 @@ def test_without_a_model_there_are_no_costs_to_show() -> None:
     assert row[3] == "100.0" and set(row[4:]) == {"–"}
 
 
+def test_a_run_with_the_cache_shows_both_costs_and_its_refreshes() -> None:
+    before = [line(n) for n in range(2)]  # of a version that had no cache
+    exact = [each | {"positions_exact": 100, "refreshes": 4} for each in before]
+    saving = [each | {"positions_evaluated": 40, "refreshes": 1} for each in exact]
+    alone = summary_table([("before", summarise(before)), ("exact", summarise(exact))])
+    assert not {"exact", "refreshes"} & set(alone.columns)
+    runs = {"before": before, "exact": exact, "saving": saving}
+    table = summary_table([(name, summarise(lines)) for name, lines in runs.items()])
+    shown = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    columns = ("run", "positions", "exact", "refreshes")
+    assert [[row[name].split(" ±")[0] for name in columns] for row in shown] == [
+        ["before", "100", "100", "4.0"],
+        ["exact", "100", "100", "4.0"],
+        ["saving", "40", "100", "1.0"],
+    ]
+    [summary] = summarise(saving)
+    assert summary.as_dict()["positions_exact"]["mean"] == 100
+    assert summary.as_dict()["refreshes"]["mean"] == 1
+
+
 def test_every_form_holds_every_cell() -> None:
     table = Table(("run", "Acc %"), [["a_b|c", "50.0 ± 1.0"], ['say "x", y', "–"]])
     assert list(csv.reader(io.StringIO(table.csv()))) == [list(table.columns), *table.rows]

@@ -68,7 +68,7 @@ class ScriptedLLM:
     def __init__(self, runner: ScriptedRunner, max_rows: int = 32) -> None:
         self.engine = engine_of(runner, max_rows=max_rows)
         self.preparer = BytePreparer()
-        self.config = SimpleNamespace(model=MODEL)
+        self.config = SimpleNamespace(model=MODEL, request_defaults=dict)
         self.special = SPECIAL
         self.context_length = CONTEXT
 

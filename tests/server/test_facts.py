@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from rho_eos import LLM, DecodeParams, __version__
+from rho_eos.config import EngineConfig
 from rho_eos.decoding.registry import policies
 from rho_eos.decoding.schema import parameters, schema
 from rho_eos.server.config import ServerConfig
@@ -37,7 +38,10 @@ def test_an_answer_is_sent_as_soon_as_it_is_written() -> None:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_metrics_count_what_a_request_cost(llm: LLM, server: Process) -> None:
+@pytest.mark.parametrize("fields", [{}, {"policy": "fixed", "cache": "window"}], ids=str)
+def test_metrics_count_what_a_request_cost(
+    llm: LLM, server: Process, fields: dict[str, str]
+) -> None:
     def read() -> dict[str, float]:
         lines = get(server, "/metrics").text.splitlines()
         return {
@@ -50,19 +54,22 @@ def test_metrics_count_what_a_request_cost(llm: LLM, server: Process) -> None:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "count me"}]}
     httpx.post(
         f"{server.url}/v1/chat/completions",
-        json=body | {"initial_length": 16, "max_tokens": 48},
+        json=body | {"initial_length": 48, "max_tokens": 96, **fields},
         timeout=60,
         trust_env=False,
     ).raise_for_status()
     after = read()
-    want = llm.generate(["count me"], DecodeParams(initial_length=16, max_new_tokens=48))[0]
+    params = DecodeParams(initial_length=48, max_new_tokens=96, **fields)
+    want = llm.generate(["count me"], params)[0]
     usage = want.usage
-    assert usage.expansions > 0
+    assert (usage.refreshes < usage.nfe) if fields else (usage.expansions > 0)
     for name, amount in {
         "prompt_tokens_total": usage.prompt_tokens,
         "generated_tokens_total": usage.e_token,
         "denoising_steps_total": usage.nfe,
         "positions_evaluated_total": usage.positions_evaluated,
+        "positions_exact_total": usage.positions_exact,
+        "refreshes_total": usage.refreshes,
         "committed_tokens_total": usage.committed,
         'length_adjustments_total{direction="expand"}': usage.expansions,
         'length_adjustments_total{direction="contract"}': usage.contractions,
@@ -92,6 +99,7 @@ def test_the_playground_learns_what_it_needs(server: Process) -> None:
     assert facts["model"] == MODEL
     assert facts["max_prompt_tokens"] < 512 and facts["max_new_tokens"] < 512
     assert facts["names"] == {"max_new_tokens": "max_tokens", "trace": None}
+    assert facts["defaults"] == {}
     assert facts["panels"]["a"] == {"policy": "rho-eos"}
     assert facts["panels"]["b"] == {"policy": "fixed", "initial_length": 256}
     assert facts["implied"]["rho-eos"]["preset"] == {"sym": {"rho_low": 0.2}}
@@ -116,11 +124,14 @@ def test_the_schema_of_all_policies_is_published(server: Process) -> None:
 def test_the_embedded_model_comes_with_problems_of_all_its_tasks() -> None:
     facts = playground_facts(
         SimpleNamespace(  # type: ignore[arg-type]
-            llm=SimpleNamespace(context_length=1024, config=SimpleNamespace(model="tiny")),
+            llm=SimpleNamespace(
+                context_length=1024, config=EngineConfig(model="tiny", cache="window")
+            ),
             model="tiny",
             config=ServerConfig(),
         )
     )
+    assert facts["defaults"] == {"cache": "window"}  # what requests get that do not say
     shown = {(example["task"], example["prompt"]) for example in facts["examples"]}
     assert {task for task, _ in shown} == set(TASKS)
     for task in TASKS:

@@ -94,6 +94,30 @@ def test_denoise_events_retell_the_whole_generation(policy: str, server: Process
     assert None not in text
 
 
+def test_denoise_events_tell_what_a_window_saved(server: Process, llm: LLM) -> None:
+    fields = {"policy": "fixed", "initial_length": 96, "cache": "window"}
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], **fields}
+    response = httpx.post(
+        f"{server.url}/v1/chat/completions",
+        json=body | {"stream": True, "stream_mode": "denoise"},
+        timeout=120,
+        trust_env=False,
+    )
+    _, *steps, last, _ = events(response.text)
+    want = llm.generate(["hello"], DecodeParams(**fields, trace=True))[0]
+    usage, told = want.usage, last["usage"]["rho_eos"]
+    assert 0 < usage.refreshes < usage.nfe
+    for name in ("positions_evaluated", "positions_exact", "refreshes"):
+        assert told[name] == getattr(usage, name), name
+    assert sum(step["computed"] for step in steps) == usage.positions_evaluated
+    assert sum(step["exact"] for step in steps) == usage.positions_exact
+    assert sum(step["refresh"] for step in steps) == usage.refreshes
+    for step in steps:
+        assert step["exact"] == usage.prompt_tokens + step["length"]
+        window = f"A window: {step['computed']} of {step['exact']} positions computed"
+        assert step["why"].startswith(window) is not step["refresh"]
+
+
 def test_denoise_events_exist_for_completions_and_for_several_texts() -> None:
     with serving(ControlledRunner(says("abc"))) as server:
         body = {"model": "scripted", "prompt": ["x", "y"], "stream": True, "stream_mode": "denoise"}

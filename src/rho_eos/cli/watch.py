@@ -9,7 +9,7 @@ from rho_eos.announced import load, remark_on
 from rho_eos.decoding.registry import find_policy
 from rho_eos.engine.request import StepEvent
 from rho_eos.outputs import Output, StepRecord
-from rho_eos.trace import Cell, Replay
+from rho_eos.trace import Cell, Replay, explain
 
 GAUGE = 40  # at least; a wider terminal has a wider one
 FRAME = 4  # columns of a panel beside what is in it
@@ -68,7 +68,8 @@ def plain_line(record: StepRecord) -> str:
     change = f"{record.action} {record.change:+d}" if record.change else record.action
     return (
         f"step {record.step + 1:3d}  L {record.length:4d}  MASKs {record.masks:4d}  "
-        f"ρ {rho}  {change:<13} {len(record.committed):3d} committed"
+        f"ρ {rho}  {change:<13} {len(record.committed):3d} committed  "
+        f"{record.computed:5d} of {record.exact:5d} positions"
     )
 
 
@@ -76,7 +77,9 @@ def closing_line(output: Output) -> str:
     usage = output.usage
     positions = f"{usage.positions_evaluated:,} positions evaluated"
     if usage.positions_evaluated < usage.positions_exact:
-        positions += f", {usage.positions_exact:,} without the cache"
+        positions += (
+            f", {usage.positions_exact:,} without the cache ({usage.refreshes} refreshes)"
+        )
     return (
         f"{output.finish_reason} · {usage.e_token} of {usage.n_token} positions used "
         f"({usage.e_ratio:.0%}) · {usage.nfe} forwards · {positions} "
@@ -92,11 +95,14 @@ class Screen:
         self.params = params
         self.replay = Replay(params.first_length)
         self.record: StepRecord | None = None
+        self.computed = self.exact = 0  # positions, of all forwards so far
         self.output: Output | None = None
 
     def show(self, event: StepEvent) -> None:
         self.replay.apply(event.record)
         self.record = event.record
+        self.computed += event.record.computed
+        self.exact += event.record.exact
         self.output = event.output
 
     def render(self, width: int, height: int) -> Any:
@@ -129,8 +135,13 @@ class Screen:
         masks = sum(cell.token is None for cell in self.replay.cells)
         return Text(
             f"L {len(self.replay.cells):4d}   MASKs {masks:4d}   "
-            f"committed {len(self.record.committed):3d}   {change}"
+            f"committed {len(self.record.committed):3d}   {change:<13}{self._saved()}"
         )
+
+    def _saved(self) -> str:
+        """The share of positions that all forwards so far computed, where that is not all."""
+        share = self.computed / max(1, self.exact)
+        return "" if self.computed == self.exact else f"   computed {share:.0%}"
 
     def _gauge(self, width: int) -> Any:
         """ρ from 0 to 1, the equilibrium region shaded."""
@@ -158,8 +169,7 @@ class Screen:
         from rich.text import Text
 
         assert self.record is not None
-        policy = find_policy(self.params.policy)
-        return Text(policy.explain(self.params, self.record), style="dim")
+        return Text(explain(self.params, self.record), style="dim")
 
     def _canvas(self, width: int, lines: int) -> Any:
         """The tokens in reading order; only as many as the terminal has room for."""

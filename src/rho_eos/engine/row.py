@@ -31,6 +31,7 @@ class Row:
     steps: int = 0
     positions_evaluated: int = 0
     positions_exact: int = 0
+    refreshes: int = 0
     committed: int = 0
     expansions: int = 0
     contractions: int = 0
@@ -120,8 +121,8 @@ class Row:
         """One denoising step: ask the policy, commit, and unless that finished the text, edit."""
         refresh = self.computed is None
         step = self.policy.step(view, prediction) if refresh else self._in_window(view, prediction)
-        cost = self.cost
-        self._count_forward()
+        costs = self.cost, self.exact_cost
+        self._count_forward(*costs, refresh)
         self._commit(step.commit, prediction)
         edits: tuple[Edit, ...] = ()
         moved = None
@@ -137,7 +138,7 @@ class Row:
         if self.window is not None:
             self._plan(self.window, refresh, view, prediction, step, moved)
         self._view = None
-        record = self._record(view, prediction, step, edits, moved, refresh, cost)
+        record = self._record(view, prediction, step, edits, moved, refresh, *costs)
         if self.params.trace:
             self.trace.append(record)
         return record
@@ -196,7 +197,7 @@ class Row:
             nfe=self.steps,
             positions_evaluated=self.positions_evaluated,
             positions_exact=self.positions_exact,
-            refreshes=self.steps if self.window is None else self.window.refreshes,
+            refreshes=self.refreshes,
             committed=self.committed,
             expansions=self.expansions,
             contractions=self.contractions,
@@ -205,9 +206,10 @@ class Row:
             seconds_to_first_token=None if first is None else first - self.handle.submitted,
         )
 
-    def _count_forward(self) -> None:
-        self.positions_evaluated += self.cost
-        self.positions_exact += self.exact_cost
+    def _count_forward(self, computed: int, exact: int, refresh: bool) -> None:
+        self.positions_evaluated += computed
+        self.positions_exact += exact
+        self.refreshes += refresh
         self.steps += 1
 
     def _commit(self, positions: Positions, prediction: Prediction) -> None:
@@ -262,7 +264,8 @@ class Row:
         edits: tuple[Edit, ...],
         moved: np.ndarray | None,
         refresh: bool,
-        cost: int,
+        computed: int,
+        exact: int,
     ) -> StepRecord:
         chosen = prediction.at(step.commit)
         committed = zip(
@@ -279,7 +282,8 @@ class Row:
             signal=step.signal,
             action=_name(edits),
             change=len(self.canvas) - view.length,
-            computed=cost,
+            computed=computed,
+            exact=exact,
             refresh=refresh,
             committed=tuple(committed),
             moved=None if moved is None else tuple(runs(moved)),

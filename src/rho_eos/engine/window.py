@@ -19,7 +19,6 @@ class Window:
     params: DecodeParams
     special: SpecialTokens
     stale: bool = True
-    refreshes: int = 0
     steps: int = 0  # since the last refresh
     commits: int = 0
     sees_end: bool = False  # an end of text is committed, or was predicted in the last step
@@ -43,7 +42,6 @@ class Window:
     def refreshed(self, length: int) -> None:
         """All positions of a canvas of this length were just computed."""
         self.stale = False
-        self.refreshes += 1
         self.steps = self.commits = 0
         self.touched = np.zeros(length, dtype=bool)
 

@@ -15,6 +15,7 @@ from rho_eos.engine.request import StepEvent
 from rho_eos.outputs import Output, StepRecord
 from rho_eos.server.responses import usage
 from rho_eos.server.service import Generation
+from rho_eos.trace import explain
 
 logger = logging.getLogger(__name__)
 Event = dict[str, Any]
@@ -64,7 +65,7 @@ def _start(generation: Generation, index: int) -> Event:
         "policy": params.policy,
         "params": params.model_dump(mode="json"),
         "region": params.region,
-        "signal": _say(params, lambda policy: policy.signal_name(params)),
+        "signal": _say(params, lambda: find_policy(params.policy).signal_name(params)),
         "prompt_tokens": len(request.prompt),
         "length": request.first_length,
         "note": generation.note,
@@ -90,10 +91,11 @@ def _step(generation: Generation, index: int, event: StepEvent, texts: TokenText
         ],
         "moved": record.moved,
         "written": _written(record, texts),
-        "why": _say(params, lambda policy: policy.explain(params, record)),
+        "why": _say(params, lambda: explain(params, record)),
         "positions_evaluated": event.positions_evaluated,
-        "refresh": event.record.refresh,
-        "computed": event.record.computed,
+        "computed": record.computed,
+        "exact": record.exact,
+        "refresh": record.refresh,
     }
 
 
@@ -120,10 +122,10 @@ def _number(signal: float | None) -> float | None:
     return float(signal) if signal is not None and math.isfinite(signal) else None
 
 
-def _say(params: DecodeParams, ask: Callable[[Any], str]) -> str:
+def _say(params: DecodeParams, ask: Callable[[], str]) -> str:
     """A policy's own words; one that fails to find them does not fail its request."""
     try:
-        return str(ask(find_policy(params.policy)))
+        return str(ask())
     except Exception:
         logger.warning("policy %s cannot explain a step", params.policy, exc_info=True)
         return ""

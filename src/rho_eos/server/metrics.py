@@ -63,12 +63,11 @@ class Metrics:
         )
         refused.set_function(lambda: cache.refused)
 
-    def observe_step(self, row: Row, record: StepRecord) -> None:
+    def observe_step(self, _: Row, record: StepRecord) -> None:
         """Called by the engine's thread, for every step of every sequence."""
         self.steps.inc()
         self.positions.inc(record.computed)
-        rows = 2 if row.params.cfg_scale > 0 else 1
-        self.exact.inc(rows * (len(row.prompt) + record.length))
+        self.exact.inc(record.exact)
         self.refreshes.inc(record.refresh)
         self.committed.inc(len(record.committed))
         if record.change:

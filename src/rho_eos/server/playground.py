@@ -27,6 +27,7 @@ def playground_facts(service: Service) -> dict[str, Any]:
         "max_prompt_tokens": service.config.max_prompt_tokens or context - 1,
         "max_new_tokens": context - 1,
         "names": NAMES,
+        "defaults": service.llm.config.request_defaults(),
         "implied": {name: _implied(name) for name in policies()},
         "panels": {"a": {"policy": DEFAULT_POLICY}, "b": rival},
         "examples": _examples(service.llm.config.model),

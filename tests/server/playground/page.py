@@ -1,5 +1,6 @@
 """The playground as its visitor sees it: a page object over a real browser."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -42,7 +43,17 @@ class Playground:
         return self
 
     def wait_until_idle(self) -> None:
-        expect(self.run_button).to_have_text("Run")
+        expect(self.run_button).to_have_text(re.compile("^(Run|Send)$"))
+
+    def send(self, message: str) -> "Playground":
+        """A turn of a conversation, with its answer."""
+        turns = self.at(".turn").count()
+        self.at("#prompt").fill(message)
+        self.at("#prompt").press("Enter")
+        expect(self.at(".turn")).to_have_count(turns + 1)
+        expect(self.at(".turn small").last).not_to_be_empty()
+        self.wait_until_idle()
+        return self
 
     def seek(self, forward: int) -> None:
         self.page.locator("#scrubber").fill(str(forward))
@@ -80,7 +91,7 @@ class Playground:
     def line_points(self, side: str = "a") -> list[int]:
         """How many forwards each chart's line (ρ, L) has been drawn through, at one moment."""
         return self.side(side).evaluate(
-            """panel => [...panel.querySelectorAll(".chart")].map(chart =>
+            """panel => [...panel.querySelectorAll("figure:not([hidden]) .chart")].map(chart =>
                 (chart.querySelector(".line:not(.ahead, .second)").getAttribute("d") ?? "")
                     .replace(/[^ML]/g, "").length)"""
         )
@@ -93,7 +104,8 @@ class Playground:
     def check_manners(self) -> None:
         """Nothing in the console, and nobody but this server was asked for anything."""
         assert self.complaints == []
-        hosts = {urlsplit(url).netloc for url in self.requests}
+        own = f"blob:{self.url}/"  # what the page made itself
+        hosts = {urlsplit(url).netloc for url in self.requests if not url.startswith(own)}
         assert hosts <= {urlsplit(self.url).netloc}, hosts
 
     def expect_failed_requests(self) -> None:

@@ -195,6 +195,9 @@ def answer_of(text: str) -> str:
         "why": text,
         "committed": [[0, text, 0.9, False], [1, text, 0.9, True]],
         "positions_evaluated": 3,
+        "computed": 3,
+        "exact": 3,
+        "refresh": True,
     }
     events = (start, step, {"error": {"message": text}})
     return "".join(f"data: {json.dumps(event)}\n\n" for event in events)
@@ -232,18 +235,3 @@ def test_a_field_out_of_range_is_named_before_anything_is_sent(
     assert page.page.evaluate("document.activeElement.name") == "initial_length"
     assert not any(url.endswith("/chat/completions") for url in page.requests)
 
-
-def test_a_key_is_asked_for_where_one_is_needed(
-    scripted: Callable[..., Scripted], visit: Visit
-) -> None:
-    page = visit(scripted(says("secret answer"), api_key=("sesame",)).url)
-    page.page.goto(page.url)
-    expect(page.at("#key")).to_be_visible()
-    page.at("#key").fill("sesame")
-    page.at("#key").press("Enter")
-    expect(page.run_button).to_be_enabled()
-    page.at("#prompt").fill("hello")
-    page.run()
-    assert page.text() == "secret answer"
-    assert "sesame" not in page.page.url
-    page.expect_failed_requests()

@@ -19,6 +19,7 @@ SHORT: dict[str, Any] = {"a__initial_length": 16, "a__max_tokens": 48}
 def test_a_run_shows_what_the_library_computes(server: Process, visit: Visit, llm: LLM) -> None:
     want = llm.generate(["hello"], DecodeParams(initial_length=16, max_new_tokens=48))[0].usage
     page = visit(server.url).open("hello", **SHORT).run()
+    expect(page.side("a").locator(".pill")).to_have_text("canvas full")
     assert page.figure("nfe") == str(want.nfe)
     assert page.figure("positions") == f"{want.positions_evaluated:,}"
     assert page.figure("tokensPerForward") == f"{want.tokens_per_forward:.2f}"
@@ -103,6 +104,7 @@ def test_the_canvas_grows_and_shrinks_and_replays_to_the_final_text(
     server = scripted(says(text, confidence=0.95))
     page = visit(server.url).open(a__initial_length=16, a__max_tokens=256).run()
     assert page.text() == text
+    expect(page.side("a").locator(".pill")).to_have_text("complete")
     assert len(page.cells()) > 16
     page.at("#scrubber").press("Home")
     assert page.cells() == [None] * 16
@@ -157,6 +159,12 @@ def test_stop_ends_the_request_and_keeps_what_was_shown(
     assert None in page.cells()
     assert "x" in page.text()
     expect(page.at(".error:visible")).to_have_count(0)
+    cells = page.cells()
+    left = f"{cells.count(None)} of {len(cells)} positions still open."
+    expect(page.at(".panel:visible .story")).to_have_text(
+        f"Stopped after {page.forwards} forwards: {left}"
+    )
+    expect(page.at(".panel:visible .pill")).to_have_text("stopped")
     page.run_button.click()  # and it can run again
     expect(page.run_button).to_have_text("Stop")
     page.page.keyboard.press("Escape")

@@ -23,6 +23,7 @@ from rho_eos.evals.runs.stats import (
 from rho_eos.evals.runs.table import Table
 
 COSTS = (("nfe", "NFE"), ("positions_evaluated", "positions"), ("n_token", "N_token"))
+EXACT = ("positions_exact", "exact")  # positions, if there were no cache
 COLUMNS = ("run", "against", "task", "metric", "n", "change", "95%", "better", "worse", "p")
 
 
@@ -63,7 +64,9 @@ def compare(lines: Sequence[Line], baseline: Sequence[Line]) -> list[Change]:
     ours = [line for line in lines if line["sample"] in samples]
     theirs = [line for line in baseline if line["sample"] in samples]
     asked = all("nfe" in line for line in (*ours, *theirs))
-    costs = [_cost_change(ours, theirs, *cost) for cost in COSTS if asked]
+    cached = any(summary.cached for each in (ours, theirs) for summary in summarise(each))
+    compared = (*COSTS, EXACT) if cached else COSTS
+    costs = [_cost_change(ours, theirs, *cost) for cost in compared if asked]
     return [_accuracy_change(ours, theirs), *costs]
 
 

@@ -24,6 +24,8 @@ from rho_eos.evals.runs.table import Table
 
 STATIC = Path(__file__).parent / "static"
 REPORT = "report.html"
+#: What of the steps' records is drawn over them; earlier versions had no cache.
+CURVES = ("rho", "length", "masks", "computed", "exact", "refresh")
 #: What of a step's record the page needs to draw the canvas; earlier versions wrote less.
 REPLAYED = ("action", "change", "committed", "moved", "written")
 
@@ -107,7 +109,9 @@ def _sample(line: Line) -> dict[str, Any]:
     trace = line.pop("trace", None)
     if trace:
         line["curves"] = {
-            name: [record[name] for record in trace] for name in ("rho", "length", "masks")
+            name: [record[name] for record in trace]
+            for name in CURVES
+            if all(name in record for record in trace)
         }
         line["steps"] = [
             {name: record[name] for name in REPLAYED if name in record} for record in trace

@@ -20,13 +20,19 @@ COSTS = (
     ("n_token", "N_token", 1),
     ("nfe", "NFE", 1),
     ("positions_evaluated", "positions", 0),
+    ("positions_exact", "exact", 0),
+    ("refreshes", "refreshes", 1),
     ("tokens_per_forward", "tokens/NFE", 2),
     ("adjustments", "Step", 1),
 )
 COLUMNS = (
     *("run", "task", "n", "Acc %", "E_token", "N_token", "E_ratio %"),
-    *("NFE", "positions", "tokens/NFE", "Step", "seconds"),
+    *("NFE", "positions", "exact", "refreshes", "tokens/NFE", "Step", "seconds"),
 )
+#: They tell nothing new where no forward used the cache: shown only if one did.
+OF_THE_CACHE = ("exact", "refreshes")
+#: What a line holds instead of a field, if it was written before there was a cache.
+_BEFORE_THE_CACHE = {"positions_exact": "positions_evaluated", "refreshes": "nfe"}
 NONE = "–"
 
 
@@ -41,6 +47,12 @@ class TaskSummary:
     costs: dict[str, Estimate]
     e_ratio: Estimate | None
     seconds: float  # T_runtime of one repeat: generation, without loading the model
+
+    @property
+    def cached(self) -> bool:
+        """Whether some forward computed a window only."""
+        costs = self.costs
+        return bool(costs) and costs["positions_evaluated"].mean < costs["positions_exact"].mean
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -65,7 +77,8 @@ def per_sample(lines: Iterable[Line], field: str) -> dict[str, float]:
     """The field's value for each sample, averaged over its repeats; in order of the samples."""
     values: dict[str, list[float]] = defaultdict(list)
     for line in lines:
-        values[line["sample"]].append(float(line[field]))
+        known = field if field in line else _BEFORE_THE_CACHE.get(field, field)
+        values[line["sample"]].append(float(line[known]))
     return {sample: sum(each) / len(each) for sample, each in sorted(values.items())}
 
 
@@ -96,17 +109,19 @@ def _seconds(lines: list[Line]) -> float:
 def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]]) -> Table:
     """Runs side by side, grouped by task: what is to be compared stands together."""
     tasks = list(dict.fromkeys(summary.task for _, of_run in runs for summary in of_run))
+    cached = any(summary.cached for _, of_run in runs for summary in of_run)
+    columns = [column for column in COLUMNS if cached or column not in OF_THE_CACHE]
     rows = [
-        _row(name, summary)
+        _row(columns, name, summary)
         for task in tasks
         for name, of_run in runs
         for summary in of_run
         if summary.task == task
     ]
-    return Table(COLUMNS, rows, labels=2)
+    return Table(columns, rows, labels=2)
 
 
-def _row(name: str, summary: TaskSummary) -> list[str]:
+def _row(columns: Sequence[str], name: str, summary: TaskSummary) -> list[str]:
     cost = {
         heading: _shown(summary.costs.get(field), decimals) for field, heading, decimals in COSTS
     }
@@ -119,7 +134,7 @@ def _row(name: str, summary: TaskSummary) -> list[str]:
         "E_ratio %": _shown(summary.e_ratio, 1, scale=100),
         "seconds": f"{summary.seconds:.0f}" if summary.costs else NONE,
     }
-    return [cells[column] for column in COLUMNS]
+    return [cells[column] for column in columns]
 
 
 def _shown(estimate: Estimate | None, decimals: int, scale: float = 1) -> str:

@@ -50,9 +50,9 @@ export class Chart {
   }
 
   /**
-   * model: `values[k]` belongs to forward k + 1 and may be null; `second` is a fainter line;
-   * `changes[k]` is the change of length; `note(k)` gives the lines shown on hover; `count` forwards are
-   * played; `xMax`, `yMax`, `yStep` are the scales; `band` is [low, high] or null.
+   * model: `values[k]` belongs to forward k + 1 and may be null, a gap unless `bridged[k]`; `second`
+   * is a fainter line; `changes[k]` is the change of length; `note(k)` gives the lines shown on hover;
+   * `count` forwards are played; `xMax`, `yMax`, `yStep` are the scales; `band` is [low, high] or null.
    */
   show(model) {
     this.#model = model;
@@ -70,13 +70,15 @@ export class Chart {
 
   #draw() {
     if (!this.#model) return;
-    const { values, second, changes, count, band } = this.#model;
+    const { values, second, bridged, changes, count, band } = this.#model;
     const { line, ahead, second: faint, up, down, dot } = this.#parts;
     setAttributes(this.#svg, { viewBox: `0 0 ${this.#width} ${HEIGHT}` });
     this.#drawGrid();
     this.#drawBand(band);
     line.setAttribute("d", this.#path(values, 0, count));
-    ahead.setAttribute("d", this.#path(values, Math.max(0, count - 1), values.length));
+    let at = count - 1; // the newest value; behind a bridge, the one before it
+    while (at > 0 && values[at] === null && bridged?.[at]) at--;
+    ahead.setAttribute("d", this.#path(values, Math.max(0, at), values.length));
     faint.setAttribute("d", second ? this.#path(second, 0, count) : "");
     const marks = (sign, shape) =>
       changes
@@ -87,9 +89,9 @@ export class Chart {
         .join("");
     up.setAttribute("d", marks(1, TRIANGLE.up));
     down.setAttribute("d", marks(-1, TRIANGLE.down));
-    const now = count ? values[count - 1] : null;
+    const now = count ? values[at] : null;
     dot.setAttribute("visibility", now === null ? "hidden" : "visible");
-    if (now !== null) setAttributes(dot, { cx: this.#x(count - 1), cy: this.#y(now) });
+    if (now !== null) setAttributes(dot, { cx: this.#x(at), cy: this.#y(now) });
   }
 
   /** A polyline with gaps where there is no value. */
@@ -97,8 +99,9 @@ export class Chart {
     let path = "";
     let pen = "M";
     for (let k = from; k < to; k++) {
-      if (values[k] === null) pen = "M";
-      else {
+      if (values[k] === null) {
+        if (!this.#model.bridged?.[k]) pen = "M";
+      } else {
         path += `${pen}${this.#x(k).toFixed(1)} ${this.#y(values[k]).toFixed(1)}`;
         pen = "L";
       }

@@ -3,9 +3,10 @@
 import { CanvasView, legend } from "./canvas.js";
 import { Chart } from "./charts.js";
 import { el } from "./dom.js";
+import { saveJson, savePng, saveSvg } from "./export.js";
 import { title } from "./parameters.js";
 import { Settings } from "./settings.js";
-import { actionLabel, ending, narrate, number } from "./words.js";
+import { actionLabel, endLabel, ending, halted, narrate, number, savings } from "./words.js";
 
 const COUNTERS = [
   ["nfe", "Forwards (NFE)", "How often the model ran", number],
@@ -23,6 +24,7 @@ const COUNTERS = [
     (x) => `${Math.round(x * 100)}%`,
   ],
 ];
+const INVITATION = "Nothing has run yet. The canvas will fill here.";
 const narrow = matchMedia("(max-width: 900px)");
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -41,14 +43,23 @@ export class Panel {
     ),
     canvas: el("div", { class: "canvas", role: "group", "aria-label": "Canvas" }),
     signal: el("b", { text: "ρ" }),
-    story: el("p", { class: "story", text: "Press Run to watch the canvas." }),
+    story: el("p", { class: "story", text: INVITATION }),
     error: el("p", { class: "error", role: "alert", hidden: true }),
     copy: el("button", { type: "button", class: "quiet", text: "Copy text", hidden: true }),
+    save: el("button", {
+      type: "button",
+      class: "quiet",
+      text: "Save JSON",
+      title: "Everything that is known of this run, as a file",
+      hidden: true,
+    }),
+    savings: el("dd", { "data-figure": "savings" }),
   };
   #figures = Object.fromEntries(
     COUNTERS.map(([name]) => [name, el("dd", { "data-figure": name, text: "–" })]),
   );
   #charts;
+  #costFigure = null;
 
   constructor(side, description, { tooltip, onChange, onSeek }) {
     this.side = side;
@@ -62,7 +73,15 @@ export class Panel {
     this.#charts = {
       signal: new Chart("The signal per forward, with the region shaded", tooltip, onSeek),
       length: new Chart("Canvas length L per forward", tooltip, onSeek),
+      positions: new Chart(
+        "Positions computed per forward, and dashed those without the cache",
+        tooltip,
+        onSeek,
+      ),
     };
+    this.#parts.save.addEventListener("click", () =>
+      saveJson(`rho-eos-${this.recording.start.policy}`, this.recording),
+    );
     this.#parts.copy.addEventListener("click", () =>
       navigator.clipboard.writeText(this.recording.done.text).then(() => this.#sayCopied()),
     );
@@ -86,15 +105,26 @@ export class Panel {
     this.#showTitle();
   }
 
-  /** Before a run: nothing recorded, no error. */
-  reset() {
-    this.recording = null;
+  /** Another recording on the stage, or none, which `story` then explains. */
+  load(recording, story = INVITATION) {
+    this.recording = recording;
     this.#shown = 0;
     this.#parts.error.hidden = true;
     this.#parts.copy.hidden = true;
     this.#parts.story.hidden = false;
-    this.#parts.story.textContent = "Waiting for the first forward…";
+    this.#parts.story.textContent = story;
     this.#canvas.clear();
+  }
+
+  /** Before a run: nothing recorded, no error. */
+  reset() {
+    this.load(null, "Waiting for the first forward…");
+  }
+
+  /** The reader has stopped the run. What was written stays. */
+  halt() {
+    if (this.recording) this.recording.stopped = true;
+    else this.load(null, "Stopped before the first forward.");
   }
 
   /** Bring the canvas on screen where the settings fill it. */
@@ -129,34 +159,71 @@ export class Panel {
     this.#showStep(step, count);
     this.#showFigures(recording.figuresAt(count));
     this.#showCharts(count, scale);
+    this.#offerFiles(recording.length > 0);
   }
 
   #stage() {
-    const { title, action, length, copy, bar, error, story, canvas } = this.#parts;
+    const { title, action, length, copy, save, savings, bar, error, story, canvas } = this.#parts;
     const counter = ([name, label, hint]) =>
       el("div", { title: hint }, el("dt", { text: label }), this.#figures[name]);
+    const cached = el("div", { class: "wide" }, el("dt", { text: "Window cache" }), savings);
     return el(
       "div",
       { class: "stage" },
-      el("header", { class: "stage-head" }, title, action, length, copy),
+      el("header", { class: "stage-head" }, title, action, length, copy, save),
       bar,
       error,
       story,
       canvas,
       legend(),
-      el("dl", { class: "counters" }, ...COUNTERS.map(counter)),
+      el("dl", { class: "counters" }, ...COUNTERS.map(counter), cached),
     );
   }
 
   #chartPair() {
-    const figure = (symbol, chart) =>
-      el("figure", {}, el("figcaption", {}, symbol, " per forward"), chart.element);
+    const figure = (name, symbol) => {
+      const chart = this.#charts[name].element;
+      const button = (form, save) =>
+        el("button", {
+          type: "button",
+          class: "chip",
+          text: form,
+          "aria-label": `Save the chart of ${name} as ${form}`,
+          onclick: () => save(...this.#chartFile(name, symbol.textContent)),
+        });
+      return el(
+        "figure",
+        {},
+        el("figcaption", {}, symbol, " per forward"),
+        el(
+          "div",
+          { class: "files", hidden: true },
+          button("SVG", (file, caption) => saveSvg(file, chart, caption)),
+          button("PNG", (file, caption) => savePng(file, chart, caption)),
+        ),
+        chart,
+      );
+    };
+    this.#costFigure = figure("positions", el("b", { text: "Positions computed" }));
+    this.#costFigure.hidden = true;
     return el(
       "div",
       { class: "charts" },
-      figure(this.#parts.signal, this.#charts.signal),
-      figure(el("b", { text: "L" }), this.#charts.length),
+      figure("signal", this.#parts.signal),
+      figure("length", el("b", { text: "L" })),
+      this.#costFigure,
     );
+  }
+
+  /** What the file of a chart is called, and what stands above the chart in it. */
+  #chartFile(name, symbol) {
+    const { start, title } = this.recording;
+    return [`rho-eos-${start.policy}-${name}`, `${symbol} per forward · ${title} · ${start.model}`];
+  }
+
+  #offerFiles(offered) {
+    this.#parts.save.hidden = !offered;
+    for (const files of this.element.querySelectorAll(".files")) files.hidden = !offered;
   }
 
   #showTitle() {
@@ -168,6 +235,8 @@ export class Panel {
     this.#parts.length.textContent = "";
     for (const part of this.#parts.bar.children) part.style.width = "0";
     for (const figure of Object.values(this.#figures)) figure.textContent = "–";
+    this.#showSavings("");
+    this.#offerFiles(false);
     this.settings.point(null);
     const nothing = { values: [], changes: [], note: () => [], count: 0, xMax: scale.forwards };
     this.#charts.signal.show({ ...nothing, ...signalAxis([]), band: this.settings.region });
@@ -190,21 +259,24 @@ export class Panel {
 
   #showStep(step, count) {
     const { action, story, copy, canvas } = this.#parts;
-    const { done, start, length } = this.recording;
-    // Where no signal is followed, that the length holds is no news.
-    action.hidden = !step || (start.region === null && step.action === "hold");
-    if (step) {
-      action.textContent = actionLabel(step);
-      action.dataset.direction = Math.sign(step.change);
-    }
+    const { done, stopped, start, length } = this.recording;
     const finished = done && count === length;
+    const ended = finished || (stopped && count === length);
+    // Where no signal is followed, that the length holds is no news.
+    const news = step && (start.region !== null || step.action !== "hold" || !step.refresh);
+    action.hidden = !ended && !news;
+    if (ended) action.textContent = endLabel(this.recording);
+    else if (step) action.textContent = actionLabel(step);
+    action.dataset.direction = ended || !step ? 0 : Math.sign(step.change);
     copy.hidden = !finished || !navigator.clipboard;
     canvas.classList.toggle("finished", Boolean(finished));
     story.textContent = finished
       ? ending(done)
-      : step
-        ? narrate(step)
-        : `A canvas of ${start.length} MASKs after a prompt of ${start.prompt_tokens} tokens.`;
+      : ended
+        ? halted(this.recording)
+        : step
+          ? narrate(step)
+          : `A canvas of ${start.length} MASKs after a prompt of ${start.prompt_tokens} tokens.`;
     const same = this.settings.state.policy === start.policy;
     this.settings.point(step && same ? step.signal : null);
   }
@@ -212,6 +284,13 @@ export class Panel {
   #showFigures(figures) {
     for (const [name, , , format] of COUNTERS)
       this.#figures[name].textContent = format(figures[name]);
+    this.#showSavings(savings(figures));
+  }
+
+  /** What the cache spared, where there was one. */
+  #showSavings(text) {
+    this.#parts.savings.textContent = text;
+    this.#parts.savings.parentElement.hidden = this.#costFigure.hidden = text === "";
   }
 
   #showCharts(count, scale) {
@@ -220,6 +299,7 @@ export class Panel {
     const follows = steps.some((step) => step.signal !== null);
     const values = steps.map((step) => (follows ? step.signal : step.rho));
     const differs = steps.some((step) => follows && step.signal !== step.rho);
+    const windows = steps.map((step) => !step.refresh); // in which no signal is measured
     const name = follows ? start.signal : "ρ";
     this.#parts.signal.textContent = name;
     const common = {
@@ -232,6 +312,7 @@ export class Panel {
       ...common,
       values,
       second: differs ? steps.map((step) => step.rho) : null,
+      bridged: windows,
       ...signalAxis(values),
       band: start.region,
     });
@@ -239,6 +320,16 @@ export class Panel {
       ...common,
       values: steps.map((step) => step.length),
       ...lengthAxis(scale.length),
+      band: null,
+    });
+    if (this.#costFigure.hidden) return;
+    const exact = steps.map((step) => step.exact);
+    this.#charts.positions.show({
+      ...common,
+      changes: [],
+      values: steps.map((step) => step.computed),
+      second: exact,
+      ...lengthAxis(Math.max(...exact)),
       band: null,
     });
   }
@@ -267,5 +358,6 @@ function describeStep(step, name, value) {
   return [
     `forward ${step.step + 1} · ${actionLabel(step)}`,
     `${name} ${value?.toFixed(3) ?? "–"} · L ${length}`,
+    ...(step.refresh ? [] : [`${step.computed} of ${step.exact} positions computed`]),
   ];
 }

@@ -19,12 +19,15 @@ export function readDescription(facts, schema) {
     );
   const mapped = (object, change) =>
     Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value, name)]));
+  const defaults = rename(facts.defaults); // of this server, for requests that do not say
+  const described = (spec, name) => {
+    const usual = name in defaults ? { ...spec, default: defaults[name] } : spec;
+    return LENGTHS.includes(name) ? shortened(usual, facts.max_new_tokens) : usual;
+  };
   const policies = mapped(schema.policies, (policy, name) => ({
     ...policy,
     presets: mapped(policy.presets, rename),
-    parameters: mapped(rename(policy.parameters), (spec, parameter) =>
-      LENGTHS.includes(parameter) ? shortened(spec, facts.max_new_tokens) : spec,
-    ),
+    parameters: mapped(rename(policy.parameters), described),
     implied: mapped(facts.implied[name] ?? {}, (choices) => mapped(choices, rename)),
   }));
   const panels = mapped(facts.panels, ({ policy, ...given }) =>

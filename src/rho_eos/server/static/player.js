@@ -25,6 +25,14 @@ export class Player {
     this.play();
   }
 
+  /** Another run, complete: shown to its end, or from its start. */
+  load(total, fromStart = false) {
+    this.#streaming = false;
+    this.total = total;
+    this.seek(fromStart ? 0 : total);
+    if (fromStart) this.play();
+  }
+
   /** So many forwards have arrived; `streaming` says whether more may. */
   extend(total, streaming) {
     this.total = total;

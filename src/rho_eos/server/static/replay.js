@@ -12,7 +12,8 @@ export class Recording {
     this.start = start;
     this.steps = [];
     this.done = null;
-    this.totals = [{ committed: 0, expansions: 0, contractions: 0 }];
+    this.stopped = false; // by the reader, before it was done
+    this.totals = [{ committed: 0, expansions: 0, contractions: 0, exact: 0, refreshes: 0 }];
     this.peak = start.length;
     this.keyframes = [emptyCanvas(start.length)];
     this.newest = this.keyframes[0]; // the canvas after all steps so far
@@ -29,7 +30,23 @@ export class Recording {
       committed: before.committed + step.committed.length,
       expansions: before.expansions + (step.change > 0),
       contractions: before.contractions + (step.change < 0),
+      exact: before.exact + step.exact,
+      refreshes: before.refreshes + step.refresh,
     });
+  }
+
+  /** The text before the first position that is open. */
+  get finalText() {
+    const { cells } = this.newest;
+    const end = cells.findIndex((cell) => cell.text === null || cell.isEnd);
+    const final = end < 0 ? cells : cells.slice(0, end);
+    return final.map((cell) => cell.text).join("");
+  }
+
+  /** Everything that is known of the run, for a file. */
+  toJSON() {
+    const { request, start, steps, done, stopped } = this;
+    return { request, start, steps, done, stopped };
   }
 
   get length() {
@@ -53,11 +70,13 @@ export class Recording {
     const cells = this.cellsAt(count);
     const atEnd = this.done !== null && count === this.length;
     const usage = atEnd ? this.done.usage : null;
-    const { committed, expansions, contractions } = this.totals[count];
+    const { committed, expansions, contractions, exact, refreshes } = this.totals[count];
     const used = cells.filter((cell) => cell.text !== null && !cell.isEnd).length;
     return {
       nfe: usage?.rho_eos.nfe ?? count,
       positions: usage?.rho_eos.positions_evaluated ?? this.#positionsAt(count),
+      exact: usage?.rho_eos.positions_exact ?? exact,
+      refreshes: usage?.rho_eos.refreshes ?? refreshes,
       tokensPerForward: usage?.rho_eos.tokens_per_forward ?? (count ? committed / count : 0),
       eRatio: usage
         ? ratio(usage.completion_tokens, usage.rho_eos.n_token)

@@ -1,6 +1,9 @@
 /** Light or dark: the system's choice until the reader makes their own. */
 
+import { recall, remember } from "./storage.js";
+
 const KEY = "rho-eos-theme";
+const storage = () => localStorage;
 
 export function installTheme(button) {
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -13,30 +16,13 @@ export function installTheme(button) {
     );
     button.setAttribute("aria-pressed", String(isDark()));
   };
-  const remembered = recall();
-  if (remembered) document.documentElement.dataset.theme = remembered;
+  const remembered = recall(storage, KEY);
+  if (["light", "dark"].includes(remembered)) document.documentElement.dataset.theme = remembered;
   button.addEventListener("click", () => {
     document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-    remember(chosen());
+    remember(storage, KEY, chosen());
     show();
   });
   dark.addEventListener("change", show);
   show();
-}
-
-function recall() {
-  try {
-    const theme = localStorage.getItem(KEY);
-    return theme === "light" || theme === "dark" ? theme : null;
-  } catch {
-    return null; // storage may be switched off; the page works without
-  }
-}
-
-function remember(theme) {
-  try {
-    localStorage.setItem(KEY, theme);
-  } catch {
-    // as above
-  }
 }

@@ -10,8 +10,14 @@ export function number(value) {
   return whole.format(value);
 }
 
+/** What somebody else said, as a sentence. */
+export function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1) + (/[\p{L}\p{N}'")]$/u.test(text) ? "." : "");
+}
+
 /** `expand +16` in two or three words, with the arrow that the charts use. */
-export function actionLabel({ action, change }) {
+export function actionLabel({ action, change, refresh }) {
+  if (!refresh) return "window";
   if (change > 0) return `▲ ${action} +${change}`;
   if (change < 0) return `▼ ${action} −${-change}`;
   return action;
@@ -21,6 +27,36 @@ export function actionLabel({ action, change }) {
 export function narrate(step) {
   const { length } = step.committed;
   return [step.why, length ? `${count(length, "token")} committed.` : ""].filter(Boolean).join(" ");
+}
+
+/** How a run ended, in a word or two. */
+export function endLabel({ done }) {
+  if (!done) return "stopped";
+  return { stop: "complete", length: "canvas full" }[done.finish_reason] ?? done.finish_reason;
+}
+
+/** A run that was stopped by its reader. */
+export function halted(recording) {
+  const open = recording.newest.cells.filter((cell) => cell.text === null).length;
+  const of = `${number(open)} of ${count(recording.newest.cells.length, "position")}`;
+  return `Stopped after ${count(recording.length, "forward")}: ${of} still open.`;
+}
+
+/** A change of the length. */
+export function resized(from, to) {
+  if (from === to) return `the canvas changed and is ${to} positions long again.`;
+  return `the canvas ${from < to ? "grows" : "shrinks"} from ${from} to ${to} positions.`;
+}
+
+/** What the cache saved; nothing where every forward computed everything. */
+export function savings({ positions, exact, refreshes, nfe }) {
+  if (positions === exact) return "";
+  const share = Math.round((100 * positions) / exact);
+  const often = `${number(refreshes)} refresh${refreshes === 1 ? "" : "es"}`;
+  return (
+    `${share}% of the ${number(exact)} positions that exact decoding computes, ` +
+    `with ${often} in ${count(nfe, "forward")}`
+  );
 }
 
 /** How a run ended. */

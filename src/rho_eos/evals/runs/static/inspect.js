@@ -4,6 +4,12 @@
 const run = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 
+/* Where no forward used the cache, these say nothing new. */
+const cached = run.samples.some((s) => s.positions_evaluated < s.positions_exact);
+const OF_THE_CACHE = [
+  { key: "positions_exact", label: "exact" },
+  { key: "refreshes", label: "refreshes" },
+];
 const COLUMNS = [
   { key: "id", label: "sample" },
   { key: "correct", label: "verdict", show: (s) => (s.correct ? "right" : "wrong") },
@@ -12,6 +18,7 @@ const COLUMNS = [
   { key: "n_token", label: "N_token" },
   { key: "nfe", label: "NFE" },
   { key: "positions_evaluated", label: "positions" },
+  ...(cached ? OF_THE_CACHE : []),
   { key: "tokens_per_forward", label: "tok/NFE", show: (s) => decimals(s.tokens_per_forward, 2) },
   { key: "adjustments", label: "Step" },
   { key: "finish_reason", label: "end" },
@@ -195,15 +202,26 @@ function curves(sample) {
   if (!sample.curves) {
     return [element("p", { className: "soft", textContent: "No curves: the run was made without --trace." })];
   }
-  const { rho, length, masks } = sample.curves;
+  const { rho, length, masks, computed, exact, refresh } = sample.curves;
+  const windows = refresh?.map((whole) => !whole);
+  const costs = exact && windows?.includes(true)
+    ? [
+        element("h3", { textContent: "Positions computed, and without the cache (dashed), over steps" }),
+        chart("positions over steps", Math.max(1, ...exact), [
+          { name: "exact", values: exact },
+          { name: "computed", values: computed },
+        ]),
+      ]
+    : [];
   return [
     element("h3", { textContent: "ρ over steps" }),
-    chart("ρ over steps", 1, [{ name: "rho", values: rho }], run.region),
+    chart("ρ over steps", 1, [{ name: "rho", values: rho }], run.region, windows),
     element("h3", { textContent: "Canvas length, and MASKs left (dashed), over steps" }),
     chart("length over steps", Math.max(1, ...length), [
       { name: "masks", values: masks },
       { name: "length", values: length },
     ]),
+    ...costs,
   ];
 }
 
@@ -262,20 +280,26 @@ function svg(tag, attributes, text = "") {
   return node;
 }
 
-/** Lines over steps from 0 to `top`; a null value is a gap. */
-function chart(label, top, lines, band = null) {
+/** Lines over steps from 0 to `top`; a null value is a gap, unless the step is one to pass over. */
+function chart(label, top, lines, band = null, passed = null) {
   const [width, height, left, right, above, below] = [560, 130, 40, 8, 8, 20];
   const steps = lines[0].values.length;
   const x = (k) => left + (k / Math.max(1, steps - 1)) * (width - left - right);
   const y = (value) => height - below - (value / top) * (height - above - below);
-  const path = (values) =>
-    values
+  const path = (values) => {
+    let pen = "M";
+    return values
       .map((value, k) => {
-        if (value === null) return "";
-        const pen = k && values[k - 1] !== null ? "L" : "M";
-        return `${pen}${x(k).toFixed(1)} ${y(value).toFixed(1)}${steps === 1 ? "h1" : ""}`;
+        if (value === null) {
+          if (!passed?.[k]) pen = "M";
+          return "";
+        }
+        const point = `${pen}${x(k).toFixed(1)} ${y(value).toFixed(1)}${steps === 1 ? "h1" : ""}`;
+        pen = "L";
+        return point;
       })
       .join("");
+  };
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   if (band) {
     const [low, high] = band.map(y);
