@@ -20,17 +20,26 @@ def watch(
     decode_options: dict[str, Any],
     prompt: Annotated[str, typer.Argument(help="The prompt.")],
     raw: Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")] = False,
+    suffix: Annotated[
+        str | None,
+        typer.Option(help="Fill the gap between the prompt, taken as it is, and this text."),
+    ] = None,
     delay: Annotated[float, typer.Option(help="Seconds to pause after each step.")] = 0.1,
 ) -> int:
     """Watch the canvas denoise: tokens by confidence, MASKs, ρ and the length as they change."""
     from rich.console import Console
 
     from rho_eos.decoding.params import DecodeParams
+    from rho_eos.infilling import default_policy
 
-    params = DecodeParams.from_mapping(decode_options)
+    if not suffix or "policy" in decode_options:
+        DecodeParams.from_mapping(decode_options)  # a bad option, before a model is loaded
     llm = load(engine_options)
+    if suffix:
+        decode_options = default_policy(decode_options, llm.special)
+    params = DecodeParams.from_mapping(decode_options)
     console = Console(highlight=False)
-    events = llm.stream(prompt, params, raw=raw)
+    events = llm.stream(prompt, params, raw=raw, suffix=suffix)
     screen = Screen(llm, params)
     if console.is_terminal:
         _live(console, screen, events, delay)

@@ -65,7 +65,7 @@ class Metrics:
         self.steps.inc()
         self.positions.inc(record.computed)
         rows = 2 if row.params.cfg_scale > 0 else 1
-        self.exact.inc(rows * (len(row.prompt) + record.length))
+        self.exact.inc(rows * (len(row.prompt) + record.length + len(row.suffix)))
         self.refreshes.inc(record.refresh)
         self.committed.inc(len(record.committed))
         if record.change:

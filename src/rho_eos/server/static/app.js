@@ -49,7 +49,7 @@ function listen() {
     remember();
     render();
   });
-  page.prompt.addEventListener("input", remember);
+  for (const box of [page.prompt, page.suffix]) box.addEventListener("input", remember);
   page.speed.addEventListener("change", () => {
     setPace();
     remember();
@@ -91,11 +91,9 @@ async function run() {
 /** One panel's generation, recorded as it comes. What fails is said in that panel. */
 async function generate(panel, prompt, signal) {
   const { state } = panel.settings;
-  const body = {
-    model: description.model,
-    messages: [{ role: "user", content: prompt }],
-    ...panel.settings.request,
-  };
+  const suffix = page.suffix.value;
+  const asked = suffix ? { prompt, suffix } : { messages: [{ role: "user", content: prompt }] };
+  const body = { model: description.model, ...asked, ...panel.settings.request };
   try {
     for await (const event of denoise(body, page.key.value, signal)) {
       if (event.object === "rho_eos.start") panel.begin(new Recording(event), state);
@@ -185,6 +183,7 @@ function remember() {
   const [a, b] = panels.map((panel) => panel.settings.state);
   const state = {
     prompt: page.prompt.value,
+    suffix: page.suffix.value,
     compare: page.compare.checked,
     speed: page.speed.value,
     a,
@@ -197,6 +196,8 @@ function remember() {
 function restore() {
   const state = decode(location.hash, description);
   page.prompt.value = state.prompt ?? description.examples?.[0]?.prompt ?? "";
+  page.suffix.value = state.suffix;
+  page["suffix-box"].open = page["suffix-box"].open || state.suffix !== "";
   page.compare.checked = state.compare;
   const known = [...page.speed.options].some((option) => option.value === state.speed);
   page.speed.value = known ? state.speed : "live";
