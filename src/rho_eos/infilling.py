@@ -23,7 +23,9 @@ from rho_eos.user_text import encode_as_text
 Given = str | Sequence[int]
 #: Three underscores or more; `___{12}` is a gap of 12 MASKs.
 GAP = r"_{3,}(?:\{([0-9]{1,6})\})?"
-SEARCH, TRAINED = "cal", "dreamon"
+#: How the length of a gap is found where no policy is named.
+SEARCH: Mapping[str, Any] = {"policy": "cal", "evidence": "suffix", "patience": 8}
+TRAINED: Mapping[str, Any] = {"policy": "dreamon"}  # by models that can say it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ def default_policy(given: Mapping[str, Any], special: SpecialTokens) -> dict[str
     """The same parameters; who names no policy gets the one that finds the length of a gap."""
     if given.get("policy") is not None:
         return dict(given)
-    return {**given, "policy": SEARCH if special.expand is None else TRAINED}
+    default = SEARCH if special.expand is None else TRAINED
+    return {**default, **{name: value for name, value in given.items() if name != "policy"}}
 
 
 def refuse_unless_it_infills(policy: str) -> None:

@@ -13,7 +13,7 @@ SPECIAL = SpecialTokens(mask=MASK, eos=EOS, end_of_turn=END_OF_TURN)
 IDS = Ids(mask=MASK, eos=EOS, ends=(EOS, END_OF_TURN))
 
 
-def rule_of(params: DecodeParams, early_stop: bool | None = None) -> Rule:
+def rule_of(params: DecodeParams, early_stop: bool | None = None, expand: int = -1) -> Rule:
     """The same rule in the method's letters; `early_stop`, where given, takes precedence."""
     low, high = params.region or (0.0, 1.0)
     own = params.model_dump()
@@ -41,6 +41,7 @@ def rule_of(params: DecodeParams, early_stop: bool | None = None) -> Rule:
         behind=own.get("behind", 16),
         patience=own.get("patience", 4),
         stride=own.get("stride", 1),
+        expand=expand,
     )
 
 

@@ -11,7 +11,7 @@ predictions for the whole canvas, and edits the canvas, a plain list of ids, in 
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import torch
@@ -83,6 +83,7 @@ class Wish:
 
     forbid: tuple[int, ...] = ()  # tokens that the model is to have no more
     hide: int = 0  # tokens at the beginning of the suffix that are shown as MASK
+    more: bool = False  # entropy, margin and what stands there
 
 
 @dataclass
@@ -130,7 +131,7 @@ def _decode_batch(
 ) -> list[Result]:
     results = [Result(list(start)) for start in starts]
     loops = [LOOPS[rule.policy](row.canvas, rule, ids) for row, rule in zip(results, rules)]  # noqa: B905
-    wishes = [_wish(loop) for loop in loops]
+    wishes = [_wish(loop, rule) for loop, rule in zip(loops, rules, strict=True)]
     # Before text that follows no end is chosen, unless EOS means something else to the rule.
     endless = [
         bool(suffix) and rule.policy != "dreamon"
@@ -145,18 +146,21 @@ def _decode_batch(
             row.nfe += 1
             row.positions_evaluated += len(prompts[index]) + len(row.canvas) + len(suffixes[index])
             row.densities.append(density(row.canvas, guesses[index], ids))
-            wishes[index] = _wish(loops[index], guesses[index])
-            if rules[index].early_stop and text_is_complete(row.canvas, ids):
+            wishes[index] = _wish(loops[index], rules[index], guesses[index])
+            may_stop = rules[index].early_stop and not suffixes[index]
+            if may_stop and text_is_complete(row.canvas, ids):
                 wishes[index] = None
     return results
 
 
-def _wish(loop: Loop, guesses: list[Guess] | None = None) -> Wish | None:
-    """What the rule wants of its next forward; None: it is done."""
+def _wish(loop: Loop, rule: Rule, guesses: list[Guess] | None = None) -> Wish | None:
+    """What the rule wants of its next forward; None: it is done. EXPAND is DreamOn's alone."""
     try:
-        return loop.send(guesses) or Wish()  # type: ignore[arg-type]
+        wish = loop.send(guesses) or Wish()  # type: ignore[arg-type]
     except StopIteration:
         return None
+    alien = rule.expand >= 0 and rule.policy != "dreamon"
+    return replace(wish, forbid=(rule.expand,)) if alien else wish
 
 
 @torch.inference_mode()
@@ -192,25 +196,31 @@ def _predict(
     tokens = scores.argmax(-1)
     return [
         [
-            _guess(probabilities[index, at], int(tokens[index, at]), tail[at - width], ids)
+            Guess(
+                token=int(tokens[index, at]),
+                confidence=float(probabilities[index, at, tokens[index, at]]),
+                eos=float(probabilities[index, at, ids.eos]),
+                **_more(probabilities[index, at], tail[at - width], ids, wishes[index]),
+            )
             for at in range(width - len(tail), width)
         ]
         for index, tail in enumerate(tails)
     ]
 
 
-def _guess(probabilities: torch.Tensor, token: int, standing: int, ids: Ids) -> Guess:
+def _more(
+    probabilities: torch.Tensor, standing: int, ids: Ids, wish: Wish | None
+) -> dict[str, float]:
+    if wish is None or not wish.more:
+        return {}
     candidates = probabilities.clone()
     candidates[ids.mask] = 0
     best, second = candidates.topk(2).values.tolist()
-    return Guess(
-        token=token,
-        confidence=float(probabilities[token]),
-        eos=float(probabilities[ids.eos]),
-        entropy=-sum(p * math.log(p) for p in probabilities.tolist() if p > 0),
-        margin=best - second,
-        standing=float(probabilities[standing]),
-    )
+    return {
+        "entropy": -sum(p * math.log(p) for p in probabilities.tolist() if p > 0),
+        "margin": best - second,
+        "standing": float(probabilities[standing]),
+    }
 
 
 def text_is_complete(canvas: list[int], ids: Ids) -> bool:
@@ -375,7 +385,7 @@ def dreamon(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
         if not masked:
             return
         full = len(canvas) >= rule.max_length or budget == 0
-        guesses = yield Wish(forbid=(rule.expand,) if full else ())
+        guesses = yield Wish(forbid=(rule.expand,) if full else (), more=True)
         at = {
             "entropy": lambda: min(masked, key=lambda at: guesses[at].entropy),  # noqa: B023
             "maskgit_plus": lambda: max(masked, key=lambda at: guesses[at].confidence),  # noqa: B023
@@ -401,7 +411,7 @@ def cal(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
         length, worse = (start if direction > 0 else start - rule.stride), 0
         while 1 <= length <= rule.max_length and worse < rule.patience:
             canvas[:] = [ids.mask] * length
-            guesses = yield Wish(hide=hide)
+            guesses = yield Wish(hide=hide, more=True)
             if rule.evidence == "suffix":
                 seen = [guess.standing for guess in guesses[length : length + hide]]
                 scores[length] = sum(math.log(max(p, 1e-9)) for p in seen) / max(1, len(seen))

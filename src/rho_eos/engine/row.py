@@ -79,11 +79,7 @@ class Row:
     def first_end(self) -> int:
         """No end of text is chosen before this position: a minimum length, or given text."""
         least = self.params.min_new_tokens
-        if self.policy.reads_ends:
-            return least
-        if len(self.suffix):
-            return len(self.canvas)
-        return max(least, int(np.max(np.flatnonzero(self._given()), initial=-1)) + 1)
+        return least if self.policy.reads_ends else max(least, self._last_part)
 
     @property
     def exact_cost(self) -> int:
@@ -203,7 +199,8 @@ class Row:
     @property
     def settled(self) -> int:
         """How many positions stand before the first MASK or end: they are final."""
-        closed = np.isin(self.canvas, (self.special.mask, *self.special.ends)) & ~self._given()
+        closed = self._ends()
+        closed |= self.canvas == self.special.mask
         return int(np.argmax(closed)) if closed.any() else len(self.canvas)
 
     @property
@@ -281,8 +278,21 @@ class Row:
 
     def _text_is_complete(self) -> bool:
         """No MASK is left before the first committed end: later positions are never returned."""
-        ends = np.flatnonzero(np.isin(self.canvas, self.special.ends) & ~self._given())
+        ends = np.flatnonzero(self._ends())
         return len(ends) > 0 and not np.any(self.canvas[: ends[0]] == self.special.mask)
+
+    @property
+    def _last_part(self) -> int:
+        """Where the part of the canvas begins behind which no text is given."""
+        if len(self.suffix):
+            return len(self.canvas)
+        return int(np.max(np.flatnonzero(self._given()), initial=-1)) + 1
+
+    def _ends(self) -> np.ndarray:
+        """(L,) bool: where the text ends, which it cannot before text that is given."""
+        ends: np.ndarray = np.isin(self.canvas, self.special.ends)
+        ends[: self._last_part] = False
+        return ends
 
     def _given(self) -> np.ndarray:
         """(L,) bool: the positions of the canvas that came with the request and stay."""
@@ -300,7 +310,7 @@ class Row:
         if len(self.suffix):
             complete = not len(self.masked)
         else:
-            complete = bool((np.isin(self.canvas, self.special.ends) & ~self._given()).any())
+            complete = bool(self._ends().any())
         return FinishReason.STOP if complete else FinishReason.LENGTH
 
     def _apply(self, edits: tuple[Edit, ...]) -> np.ndarray:

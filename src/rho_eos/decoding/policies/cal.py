@@ -30,7 +30,7 @@ class CalParams(CommitParams):
         "behind it follows",
     )
     calibrated: bool = setting(True, "divide confidence by what it is at that length anyway")
-    behind: int = setting(16, "tokens behind the gap that evidence suffix looks at", ge=1, le=1024)
+    behind: int = setting(8, "tokens behind the gap that evidence suffix looks at", ge=1, le=1024)
     patience: int = setting(
         4, "lengths that are no better before a direction is given up", ge=1, le=LONGEST
     )
