@@ -61,8 +61,19 @@ class ScriptedRunner:
     def _predict(self, row: Row) -> Prediction:
         guesses = self.script(row.prompt.tolist(), row.canvas.tolist(), row.steps)
         wanted = row.input().wanted
+        confidence = guesses.confidence[wanted]
+        token = guesses.token[wanted]
+        # As a model would, it finds something else where a token is forbidden, or text follows.
+        forbidden = np.isin(token, row.policy.forbids(row.view()))
+        if len(row.suffix) or row.gaps is not None:
+            forbidden |= np.isin(token, row.special.ends) & (wanted < row.first_end)
         return Prediction(
-            wanted, guesses.token[wanted], guesses.confidence[wanted], guesses.eos[wanted]
+            wanted,
+            np.where(forbidden, FIRST_BYTE + 100, token),
+            confidence,
+            guesses.eos[wanted],
+            entropy=1 - confidence if row.policy.needs.entropy else None,
+            margin=confidence if row.policy.needs.margin else None,
         )
 
 

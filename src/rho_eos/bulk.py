@@ -9,6 +9,7 @@ from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Handle, Request
 from rho_eos.errors import UserError
+from rho_eos.infilling import Given, default_policy
 from rho_eos.jsonl import ResultFile, read_lines
 from rho_eos.outputs import FinishReason, Output
 from rho_eos.preparation import Preparer
@@ -39,12 +40,35 @@ def read_requests(
             if id in skip:
                 continue
             prompt = {key: line.pop(key) for key in PROMPT_KEYS if key in line}
-            params = DecodeParams.from_mapping(merged(defaults, line))
-            request = preparer.prepare(prompt, params, id=id, raw=raw)
+            suffix, template = _around(line)
+            given = merged(defaults, line)
+            if suffix is not None or template is not None:
+                given = default_policy(given, preparer.checkpoint.special)
+            params = DecodeParams.from_mapping(given)
+            request = preparer.prepare(
+                prompt if prompt or template is None else None,
+                params,
+                id=id,
+                raw=raw,
+                suffix=suffix,
+                template=template,
+            )
         except UserError as error:
             complain(f"{where}: {error}")
             continue
         yield request
+
+
+def _around(line: dict[str, Any]) -> tuple[Given | None, Given | None]:
+    """Take suffix and template out of a line; null means "not given"."""
+    text, ids, template = (
+        line.pop(key, None) for key in ("suffix", "suffix_token_ids", "template")
+    )
+    if text is not None and ids is not None:
+        raise UserError("suffix and suffix_token_ids do not go together")
+    if text is not None and not isinstance(text, str):
+        raise UserError("suffix takes a text; token ids go into suffix_token_ids")
+    return (ids if text is None else text or None), template
 
 
 def decode_all(engine: Engine, requests: Iterator[Request]) -> Iterator[Output]:

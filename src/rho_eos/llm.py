@@ -12,6 +12,7 @@ from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, LogitsProcessor, Request, StepEvent
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.errors import UserError
+from rho_eos.infilling import Given, default_policy
 from rho_eos.models.loading import choose_device, load_model, open_checkpoint
 from rho_eos.models.placement import place
 from rho_eos.outputs import Output
@@ -71,19 +72,23 @@ class LLM:
 
     def generate(
         self,
-        prompts: Prompt | Sequence[Prompt],
+        prompts: Prompt | Sequence[Prompt | None],
         params: Params | Sequence[Params] = None,
         *,
         raw: bool = False,
         streamer: Any = None,
         canvas: Sequence[int] | None = None,
+        suffix: Given | None = None,
+        template: Given | None = None,
         processors: Sequence[LogitsProcessor] = (),
     ) -> list[Output]:
         """Decode prompts together; outputs come in the order of the prompts.
 
         A text goes through the chat template as a user's message, unless `raw` or the model has
         none. `streamer` is one of transformers' (for a single prompt). `canvas` is what the answers
-        start from, token ids with the MASK id where one is wanted; `processors` change logits.
+        start from, token ids with the MASK id where one is wanted. `suffix` is what follows them
+        all; the prompts are then texts to go on with. `template` is a text with gaps, see `fill`;
+        with one a prompt may be None. `processors` change logits.
         """
         batch = _as_list(prompts)
         each = _params_for_each(params, len(batch))
@@ -97,6 +102,8 @@ class LLM:
                 id=str(next(self._ids)),
                 raw=raw,
                 canvas=canvas,
+                suffix=suffix,
+                template=template,
                 processors=processors,
             )
             for prompt, own in zip(batch, each, strict=True)
@@ -113,23 +120,89 @@ class LLM:
                 adapter.push(event.token_ids, event.draft_ids, event.output is not None)
         return handle.result()
 
+    def infill(
+        self,
+        prefix: str | Sequence[int],
+        suffix: Given,
+        params: Params = None,
+        *,
+        prompt: str | Sequence[Message] | None = None,
+    ) -> Output:
+        """What belongs between two texts (or token ids); `token_ids` of the output is just that.
+
+        With a `prompt`, a question or a conversation, the two are the beginning and the end of the
+        answer to it. Without a policy in `params` the length is found: by the model itself if it
+        was trained to (DreamOn), else by a search.
+        """
+        own = self._for_gaps(params)
+        id = str(next(self._ids))
+        if prompt is None:
+            request = self.preparer.prepare(prefix, own, id=id, suffix=suffix)
+        elif isinstance(prefix, str):
+            request = self.preparer.prepare(
+                {"messages": _as_messages(prompt)}, own, id=id, suffix=suffix, answer_prefix=prefix
+            )
+        else:
+            raise UserError("with a prompt the prefix is a text: the beginning of the answer")
+        return self.engine.finish([self.engine.submit(request)])[0]
+
+    def fill(
+        self,
+        template: Given,
+        params: Params = None,
+        *,
+        prompt: str | Sequence[Message] | None = None,
+    ) -> Output:
+        """A text with gaps, `{"name": "___", "age": ___}`, filled; `gaps` holds what came where.
+
+        `___` is a gap of `initial_length` MASKs, `___{12}` one of 12, and MASKs of the model
+        written out are as many. Token ids have a gap where the MASK id stands. With a `prompt` the
+        template is the answer to it.
+        """
+        own = self._for_gaps(params)
+        asked = None if prompt is None else {"messages": _as_messages(prompt)}
+        request = self.preparer.prepare(asked, own, id=str(next(self._ids)), template=template)
+        return self.engine.finish([self.engine.submit(request)])[0]
+
+    def _for_gaps(self, params: Params) -> DecodeParams:
+        if isinstance(params, DecodeParams):
+            return params
+        return DecodeParams.from_mapping(default_policy(params or {}, self.special))
+
     def chat(self, messages: Sequence[Message], params: Params = None) -> Output:
         """The assistant's next turn in a conversation."""
         return self.generate([{"messages": messages}], params)[0]
 
     def stream(
-        self, prompt: Prompt, params: Params = None, *, raw: bool = False
+        self,
+        prompt: Prompt | None,
+        params: Params = None,
+        *,
+        raw: bool = False,
+        suffix: Given | None = None,
+        template: Given | None = None,
     ) -> Iterator[StepEvent]:
         """One event per denoising step; leaving the loop early cancels the request."""
-        request = self.preparer.prepare(prompt, _checked(params), id=str(next(self._ids)), raw=raw)
+        request = self.preparer.prepare(
+            prompt,
+            _checked(params),
+            id=str(next(self._ids)),
+            raw=raw,
+            suffix=suffix,
+            template=template,
+        )
         yield from self.engine.follow(self.engine.submit(request, Detail.STEPS))
 
 
-def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+def _as_list(prompts: Prompt | Sequence[Prompt | None]) -> list[Prompt | None]:
     single = isinstance(prompts, str | Mapping) or (
         len(prompts) > 0 and isinstance(prompts[0], int)
     )
     return [prompts] if single else list(prompts)  # type: ignore[list-item, arg-type]
+
+
+def _as_messages(prompt: str | Sequence[Message]) -> Sequence[Message]:
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
 def _checked(params: Params) -> DecodeParams:

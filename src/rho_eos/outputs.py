@@ -18,7 +18,7 @@ class Usage:
     """docs/method.md §7. `positions_evaluated` is the cost: positions computed in all forwards."""
 
     prompt_tokens: int = 0
-    n_token: int = 0  # final canvas length
+    n_token: int = 0  # final canvas length, without text that was given
     e_token: int = 0  # the same, less trailing EOS
     nfe: int = 0
     positions_evaluated: int = 0
@@ -78,6 +78,9 @@ class StepRecord:
 class Output:
     """The result of one request. `token_ids` is what is returned, `canvas_token_ids` all there was.
 
+    With a suffix both are what stands between it and the prompt. Of a template, `text` is the filled
+    whole, `token_ids` is what fills its gaps, and the canvas holds the text between them, too.
+
     Positions behind the end that were never decoded (early stop) are reported as EOS, which is what
     a position behind the end means; so no MASK id ever leaves the engine.
     """
@@ -90,6 +93,7 @@ class Output:
     usage: Usage = Usage()
     trace: list[StepRecord] = field(default_factory=list)
     error: str | None = None
+    gaps: list[str] = field(default_factory=list)  # of a template: what fills each of its gaps
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready line; the trace only where one was asked for."""
@@ -101,6 +105,8 @@ class Output:
             "finish_reason": self.finish_reason.value,
             **self.usage.as_dict(),
         }
+        if self.gaps:
+            line["gaps"] = self.gaps
         if self.trace:
             line["trace"] = [record.as_dict() for record in self.trace]
         return line

@@ -9,10 +9,19 @@ from collections.abc import Sequence
 
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.registry import find_policy
 from rho_eos.engine.request import LogitsProcessor, Request
 from rho_eos.errors import UserError
+from rho_eos.infilling import (
+    Given,
+    Layout,
+    encode_prefix,
+    encode_suffix,
+    lay_out,
+    refuse_unless_it_infills,
+)
 from rho_eos.models.loading import Checkpoint
-from rho_eos.prompts import Prompt, check_ids, encode_prompt
+from rho_eos.prompts import Prompt, check_ids, encode_prompt, kind_of
 
 
 class Preparer:
@@ -25,48 +34,108 @@ class Preparer:
 
     def prepare(
         self,
-        prompt: Prompt,
+        prompt: Prompt | None,
         params: DecodeParams,
         *,
         id: str = "",
         raw: bool = False,
         answer_prefix: str = "",
         canvas: Sequence[int] | None = None,
+        suffix: Given | None = None,
+        template: Given | None = None,
         processors: Sequence[LogitsProcessor] = (),
     ) -> Request:
         """The request for the engine, or a sentence that says why there cannot be one.
 
-        `canvas`: token ids to start from, the model's MASK id where a token is wanted.
+        `canvas`: token ids to start from, the model's MASK id where a token is wanted. `suffix`:
+        what follows; a text prompt is then a text to go on with, not a message. `template`: text
+        with gaps, the answer to the prompt if there is one.
         """
-        vocabulary = self.checkpoint.config.vocab_size
+        vocabulary, special = self.checkpoint.config.vocab_size, self.checkpoint.special
+        find_policy(params.policy).refuse(special)
         unsaid = {k: v for k, v in self.defaults.items() if k not in params.model_fields_set}
         if unsaid:
             params = params.replaced(**unsaid)
+        suffix = None if isinstance(suffix, str) and not suffix else suffix
+        _check_that_one_is_given(params, canvas, suffix, template)
+        behind: list[int] = []
+        layout = None
         with self.tokenizer_lock:
-            ids = encode_prompt(prompt, self.tokenizer, vocabulary, raw, answer_prefix)
-        if self.checkpoint.special.mask in ids:
+            if template is not None:
+                layout = lay_out(
+                    template, self.tokenizer, special, vocabulary, params.initial_length
+                )
+                ids = self._before(prompt, layout, raw)
+                behind, canvas = layout.suffix, layout.canvas
+            elif suffix is not None:
+                behind = encode_suffix(suffix, self.tokenizer, special, vocabulary)
+                ids = self._prefix(prompt, raw, answer_prefix)
+            else:
+                ids = encode_prompt(
+                    _not_none(prompt), self.tokenizer, vocabulary, raw, answer_prefix
+                )
+        if special.mask in ids:
             raise UserError(
-                f"the prompt holds the MASK id {self.checkpoint.special.mask}; MASKs belong into "
+                f"the prompt holds the MASK id {special.mask}; MASKs belong into "
                 "the canvas: a prompt is not decoded"
             )
+        if not ids:
+            raise UserError("nothing stands before the first gap; this model needs something there")
+        if behind or (layout is not None and -1 in layout.gaps):
+            refuse_unless_it_infills(params.policy)
         if params.stop and self.tokenizer is None:
             raise UserError("stop takes strings, but this model has no tokenizer")
         if canvas is not None:
-            params = self._starting_from(canvas, params)
+            params = self._starting_from(canvas, params, layout)
+        given = len(ids) + len(behind) + (layout.gaps.count(-1) if layout else 0)
         context = self.checkpoint.context_length
-        room = context - len(ids)
+        room = context - given
         if room < params.first_length:
+            what = "prompt has" if given == len(ids) else "text that is given has"
             raise UserError(
-                f"the prompt has {len(ids)} tokens; with initial_length {params.first_length} that "
+                f"the {what} {given} tokens; with initial_length {params.first_length} that "
                 f"is more than the model's context of {context}"
             )
         if params.max_new_tokens > room:
             params = params.replaced(max_new_tokens=room)
-        given = None if canvas is None else list(canvas)
-        return Request(id, ids, params, given, tuple(processors))
+        return Request(
+            id,
+            ids,
+            params,
+            canvas=None if canvas is None else list(canvas),
+            gaps=layout.gaps if layout else None,
+            suffix=behind,
+            texts=layout.texts if layout else (),
+            processors=tuple(processors),
+        )
 
-    def _starting_from(self, canvas: Sequence[int], params: DecodeParams) -> DecodeParams:
-        """The same parameters for a canvas of this length."""
+    def _prefix(self, prompt: Prompt | None, raw: bool, answer_prefix: str) -> list[int]:
+        """What stands before a suffix: a text as it is, anything else as everywhere."""
+        kind, content = kind_of(_not_none(prompt))
+        if kind == "prompt" and isinstance(content, str):
+            return encode_prefix(content + answer_prefix, self.tokenizer)
+        return self._continued(_not_none(prompt), raw, answer_prefix)
+
+    def _before(self, prompt: Prompt | None, layout: Layout, raw: bool) -> list[int]:
+        """What stands before the first gap of a template: the prompt, then its own beginning."""
+        if prompt is None:
+            start = None if self.tokenizer is None else self.tokenizer.bos_token_id
+            known = start is None or layout.before[:1] == [start]
+            return [*([] if known else [start]), *layout.before]
+        return [*self._continued(prompt, raw), *layout.before]
+
+    def _continued(self, prompt: Prompt, raw: bool, answer_prefix: str = "") -> list[int]:
+        vocabulary = self.checkpoint.config.vocab_size
+        return encode_prompt(prompt, self.tokenizer, vocabulary, raw, answer_prefix)
+
+    def _starting_from(
+        self, canvas: Sequence[int], params: DecodeParams, layout: Layout | None
+    ) -> DecodeParams:
+        """The same parameters for a canvas of this length; of a template only its gaps count."""
+        if layout is not None:
+            length = len(canvas) - layout.gaps.count(-1)
+            limit = max(params.max_new_tokens, length)
+            return params.replaced(initial_length=length, max_new_tokens=limit)
         check_ids("canvas", canvas, self.checkpoint.config.vocab_size)
         if self.checkpoint.special.mask not in canvas:
             raise UserError("canvas takes token ids with at least one MASK among them")
@@ -82,3 +151,23 @@ class Preparer:
             return ""
         with self.tokenizer_lock:
             return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+
+
+def _not_none(prompt: Prompt | None) -> Prompt:
+    if prompt is None:
+        raise UserError("the prompt is empty")
+    return prompt
+
+
+def _check_that_one_is_given(
+    params: DecodeParams,
+    canvas: Sequence[int] | None,
+    suffix: Given | None,
+    template: Given | None,
+) -> None:
+    given = {"canvas": canvas, "suffix": suffix, "template": template}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise UserError(f"{' and '.join(names)} do not go together; a template holds all its text")
+    if template is not None and params.stop:
+        raise UserError("stop does not go with a template, which says itself what follows")

@@ -28,7 +28,7 @@ def encode_prompt(
     answer_prefix: str = "",
 ) -> list[int]:
     """Token ids for any kind of prompt. A text is a user's message unless `raw`."""
-    kind, content = _kind_of(prompt)
+    kind, content = kind_of(prompt)
     if kind == "prompt_token_ids":
         check_ids("prompt_token_ids", content, vocabulary)
         return list(content)
@@ -92,7 +92,7 @@ def _encode_marked(tokenizer: Any, template: str, contents: Sequence[str]) -> li
     return ids
 
 
-def _kind_of(prompt: Prompt) -> tuple[str, Any]:
+def kind_of(prompt: Prompt) -> tuple[str, Any]:
     if isinstance(prompt, Mapping):
         kinds = [kind for kind in _KINDS if kind in prompt]
         if len(kinds) != 1:

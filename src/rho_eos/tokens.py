@@ -10,6 +10,7 @@ class SpecialTokens:
     mask: int
     eos: int
     end_of_turn: int | None = None
+    expand: int | None = None  # DreamOn's: it becomes two MASKs
 
     @property
     def ends(self) -> tuple[int, ...]:

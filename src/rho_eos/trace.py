@@ -1,7 +1,7 @@
 """What happened, step by step: replaying records into a canvas, and writing them down."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +22,11 @@ class Cell:
 class Replay:
     """The canvas rebuilt from step records alone: what `watch`, plots and pages draw."""
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, given: Mapping[int, int] | None = None) -> None:
+        """`given`: tokens that stand on the canvas from the start, by position."""
         self.cells = [Cell() for _ in range(length)]
+        for position, token in (given or {}).items():
+            self.cells[position] = Cell(token, 1.0)
 
     def apply(self, record: StepRecord) -> None:
         for position, token, confidence in record.committed:
@@ -42,9 +45,7 @@ class Replay:
 def explain(params: DecodeParams, record: StepRecord) -> str:
     """Why a step did what it did, in a sentence. No policy is asked about a window."""
     if not record.refresh:
-        return (
-            f"A window: {record.computed} of {record.exact} positions computed, so the length holds."
-        )
+        return f"A window: {record.computed} of {record.exact} positions computed, so the length holds."
     return find_policy(params.policy).explain(params, record)
 
 

@@ -9,7 +9,25 @@ from hypothesis import strategies as st
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.outputs import Output
-from tests.scripted import EOS, MASK, Recorded, Script, arbitrary, encode, engine_of, run_all
+from rho_eos.tokens import SpecialTokens
+from tests.scripted import (
+    END_OF_TURN,
+    EOS,
+    FIRST_BYTE,
+    MASK,
+    Guesses,
+    Recorded,
+    RecordingEngine,
+    Script,
+    ScriptedRunner,
+    arbitrary,
+    encode,
+    engine_of,
+    run_all,
+)
+
+#: Any token of the scripts will do.
+WITH_EXPAND = SpecialTokens(MASK, EOS, END_OF_TURN, expand=FIRST_BYTE + 200)
 
 shares = st.one_of(st.sampled_from([0.0, 0.4, 0.6, 0.8, 1.0]), st.floats(0, 1))
 scripts = st.builds(
@@ -88,6 +106,68 @@ def decode(script: Script, params: DecodeParams) -> tuple[Output, list[Recorded]
     engine = engine_of(script)
     engine.add("only", encode("?"), params.replaced(trace=True))
     return run_all(engine)["only"], engine.steps["only"]
+
+
+@st.composite
+def infilling(draw: st.DrawFn) -> tuple[DecodeParams, list[int], list[int]]:
+    """A policy for gaps, a canvas with given text between some, and the gap of each position."""
+    sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=3))
+    limit = draw(st.integers(sum(sizes), 40))
+    lengths = {"initial_length": sum(sizes), "max_new_tokens": limit}
+    policy = draw(st.sampled_from(["fixed", "cal", "dreamon"]))
+    own: dict[str, object] = {}
+    if policy == "dreamon":
+        own = {
+            "order": draw(st.sampled_from(["entropy", "maskgit_plus", "topk_margin"])),
+            "steps": draw(st.sampled_from([3, 128])),
+        }
+    elif policy == "cal":
+        own = {"patience": draw(st.integers(1, 9)), "stride": draw(st.integers(1, 4))}
+    canvas: list[int] = []
+    gaps: list[int] = []
+    for gap, size in enumerate(sizes):
+        between = encode("-" * draw(st.integers(1, 3))) if gap else []
+        canvas += [*between, *[MASK] * size]
+        gaps += [*[-1] * len(between), *[gap] * size]
+    return DecodeParams(policy=policy, **lengths, **own), canvas, gaps
+
+
+@settings(max_examples=120, deadline=None)
+@given(scripts, infilling(), st.booleans())
+def test_given_text_stays_gaps_are_filled_and_it_ends(
+    script: Script, how: tuple[DecodeParams, list[int], list[int]], followed: bool
+) -> None:
+    params, canvas, gaps = how
+    dash = encode("-")[0]
+
+    def without_dashes(prompt: list[int], canvas: list[int], step: int) -> Guesses:
+        guesses = script(prompt, canvas, step)
+        token = np.where(guesses.token == dash, dash + 1, guesses.token)
+        token = np.where(np.arange(len(token)) % 7 == step % 7, WITH_EXPAND.expand, token)
+        return Guesses(token, guesses.confidence, guesses.eos)
+
+    runner = ScriptedRunner(without_dashes)
+    engine = RecordingEngine(runner, WITH_EXPAND)
+    suffix = encode("end") if followed else []
+    engine.add("only", encode("?"), params, canvas=canvas, gaps=gaps, suffix=suffix)
+    output = run_all(engine)["only"]
+    last = engine.steps["only"][-1].after
+    given = [token for token, gap in zip(canvas, gaps, strict=True) if gap < 0]
+    # The script knows no dash, so those on the canvas are the given ones, in their order.
+    assert [token for token in last if token == dash] == given
+    assert output.usage.n_token == len(last) - len(given) <= params.max_new_tokens
+    assert MASK not in output.token_ids and MASK not in output.canvas_token_ids
+    assert output.usage.nfe <= 4 * 3 * params.max_new_tokens + 64
+    steps = engine.steps["only"]
+    for (_, record, after), following in zip(steps, steps[1:], strict=False):
+        for position, token, _ in record.committed:
+            if record.moved is None:
+                assert after[position] == token
+        assert len(following.before) == len(after)
+    if followed and output.finish_reason == "stop":
+        assert len(output.token_ids) == output.usage.n_token
+        if params.policy != "dreamon":
+            assert MASK not in last
 
 
 def guesses_at(script: Script, step: Recorded) -> list[tuple[int, int]]:

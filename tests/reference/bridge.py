@@ -13,7 +13,7 @@ SPECIAL = SpecialTokens(mask=MASK, eos=EOS, end_of_turn=END_OF_TURN)
 IDS = Ids(mask=MASK, eos=EOS, ends=(EOS, END_OF_TURN))
 
 
-def rule_of(params: DecodeParams, early_stop: bool | None = None) -> Rule:
+def rule_of(params: DecodeParams, early_stop: bool | None = None, expand: int = -1) -> Rule:
     """The same rule in the method's letters; `early_stop`, where given, takes precedence."""
     low, high = params.region or (0.0, 1.0)
     own = params.model_dump()
@@ -24,9 +24,9 @@ def rule_of(params: DecodeParams, early_stop: bool | None = None) -> Rule:
         signal="confidence" if params.policy == "released" else own.get("signal", "density"),
         initial_length=params.initial_length,
         max_length=params.max_new_tokens,
-        threshold=own["threshold"],
+        threshold=own.get("threshold", 0.9),
         steps=own.get("steps"),
-        block=own["block_length"],
+        block=own.get("block_length"),
         expansion=own.get("expansion", "constant"),
         base=own.get("expansion_base", 8),
         interval=own.get("expansion_interval", 0.1),
@@ -34,6 +34,14 @@ def rule_of(params: DecodeParams, early_stop: bool | None = None) -> Rule:
         horizon=own.get("horizon", 0),
         spare_content=own.get("spare_content", False),
         early_stop=params.early_stop if early_stop is None else early_stop,
+        order=own.get("order", "entropy"),
+        budget=own.get("expansions") or 0,
+        most_steps=own.get("steps") or 0,
+        evidence=own.get("evidence", "confidence"),
+        behind=own.get("behind", 16),
+        patience=own.get("patience", 4),
+        stride=own.get("stride", 1),
+        expand=expand,
     )
 
 

@@ -11,7 +11,7 @@ predictions for the whole canvas, and edits the canvas, a plain list of ids, in 
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import torch
@@ -46,6 +46,14 @@ class Rule:
     horizon: int = 64
     spare_content: bool = False
     early_stop: bool = False
+    order: str = "entropy"  # DreamOn's
+    budget: int = 0  # its expansions
+    most_steps: int = 128  # and forwards
+    expand: int = -1  # its EXPAND
+    evidence: str = "confidence"  # CAL's
+    behind: int = 16
+    patience: int = 4
+    stride: int = 1
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,18 @@ class Guess:
     token: int  # the most probable one that is not MASK
     confidence: float
     eos: float  # P(EOS)
+    entropy: float = 0.0
+    margin: float = 0.0  # best less second best
+    standing: float = 0.0  # the probability of the token that stands there
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a rule wants of its next forward beyond an ordinary one."""
+
+    forbid: tuple[int, ...] = ()  # tokens that the model is to have no more
+    hide: int = 0  # tokens at the beginning of the suffix that are shown as MASK
+    more: bool = False  # entropy, margin and what stands there
 
 
 @dataclass
@@ -74,7 +94,7 @@ class Result:
     densities: list[float | None] = field(default_factory=list)  # one per forward
 
 
-Loop = Generator[None, list[Guess], None]
+Loop = Generator[Wish | None, list[Guess], None]
 
 
 def decode(
@@ -83,56 +103,96 @@ def decode(
     rules: Sequence[Rule],
     ids: Ids,
     batch_size: int = 1,
+    suffixes: Sequence[list[int]] | None = None,
+    canvases: Sequence[list[int]] | None = None,
 ) -> list[Result]:
-    """All prompts, `batch_size` at a time, each by its own rule."""
+    """All prompts, `batch_size` at a time, each by its own rule.
+
+    `suffixes`: what stands behind each canvas; `canvases`: what each starts from, if not MASKs.
+    """
+    behind = suffixes or [[] for _ in prompts]
+    starts = canvases or [[ids.mask] * rule.initial_length for rule in rules]
     results: list[Result] = []
     for start in range(0, len(prompts), batch_size):
         part = slice(start, start + batch_size)
-        results += _decode_batch(logits, prompts[part], rules[part], ids)
+        results += _decode_batch(
+            logits, prompts[part], rules[part], ids, behind[part], starts[part]
+        )
     return results
 
 
 def _decode_batch(
-    logits: Logits, prompts: Sequence[list[int]], rules: Sequence[Rule], ids: Ids
+    logits: Logits,
+    prompts: Sequence[list[int]],
+    rules: Sequence[Rule],
+    ids: Ids,
+    suffixes: Sequence[list[int]],
+    starts: Sequence[list[int]],
 ) -> list[Result]:
-    results = [Result([ids.mask] * rule.initial_length) for rule in rules]
+    results = [Result(list(start)) for start in starts]
     loops = [LOOPS[rule.policy](row.canvas, rule, ids) for row, rule in zip(results, rules)]  # noqa: B905
-    running = [_wants_a_forward(loop) for loop in loops]
-    while any(running):
-        guesses = _predict(logits, prompts, [row.canvas for row in results], ids)
+    wishes = [_wish(loop, rule) for loop, rule in zip(loops, rules, strict=True)]
+    # Before text that follows no end is chosen, unless EOS means something else to the rule.
+    endless = [
+        bool(suffix) and rule.policy != "dreamon"
+        for suffix, rule in zip(suffixes, rules, strict=True)
+    ]
+    while any(wishes):
+        canvases = [row.canvas for row in results]
+        guesses = _predict(logits, prompts, canvases, ids, suffixes, wishes, endless)
         for index, row in enumerate(results):
-            if not running[index]:
+            if wishes[index] is None:
                 continue
             row.nfe += 1
-            row.positions_evaluated += len(prompts[index]) + len(row.canvas)
+            row.positions_evaluated += len(prompts[index]) + len(row.canvas) + len(suffixes[index])
             row.densities.append(density(row.canvas, guesses[index], ids))
-            running[index] = _wants_a_forward(loops[index], guesses[index])
-            if rules[index].early_stop and text_is_complete(row.canvas, ids):
-                running[index] = False
+            wishes[index] = _wish(loops[index], rules[index], guesses[index])
+            may_stop = rules[index].early_stop and not suffixes[index]
+            if may_stop and text_is_complete(row.canvas, ids):
+                wishes[index] = None
     return results
 
 
-def _wants_a_forward(loop: Loop, guesses: list[Guess] | None = None) -> bool:
+def _wish(loop: Loop, rule: Rule, guesses: list[Guess] | None = None) -> Wish | None:
+    """What the rule wants of its next forward; None: it is done. EXPAND is DreamOn's alone."""
     try:
-        loop.send(guesses)  # type: ignore[arg-type]
+        wish = loop.send(guesses) or Wish()  # type: ignore[arg-type]
     except StopIteration:
-        return False
-    return True
+        return None
+    alien = rule.expand >= 0 and rule.policy != "dreamon"
+    return replace(wish, forbid=(rule.expand,)) if alien else wish
 
 
 @torch.inference_mode()
 def _predict(
-    logits: Logits, prompts: Sequence[list[int]], canvases: Sequence[list[int]], ids: Ids
+    logits: Logits,
+    prompts: Sequence[list[int]],
+    canvases: Sequence[list[int]],
+    ids: Ids,
+    suffixes: Sequence[list[int]],
+    wishes: Sequence[Wish | None],
+    endless: Sequence[bool],
 ) -> list[list[Guess]]:
-    """One forward of the padded batch: a guess for every canvas position of every row."""
-    rows = [[*prompt, *canvas] for prompt, canvas in zip(prompts, canvases, strict=True)]
+    """One forward of the padded batch: a guess for every position behind a row's prompt."""
+    tails = [[*canvas, *suffix] for canvas, suffix in zip(canvases, suffixes, strict=True)]
+    shown = [
+        [*canvas, *[ids.mask] * (wish or Wish()).hide, *suffix[(wish or Wish()).hide :]]
+        for canvas, suffix, wish in zip(canvases, suffixes, wishes, strict=True)
+    ]
+    rows = [[*prompt, *tail] for prompt, tail in zip(prompts, shown, strict=True)]
     width = max(len(row) for row in rows)
     padded = torch.tensor([[ids.eos] * (width - len(row)) + row for row in rows])
     real = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
     positions = (real.cumsum(1) - 1).clamp(min=0)
     scores = logits(padded, real, positions).float()
+    for index, wish in enumerate(wishes):
+        for token in wish.forbid if wish else ():
+            scores[index, :, token] = -torch.inf
     probabilities = scores.softmax(-1)
     scores[:, :, ids.mask] = -torch.inf
+    for index in range(len(rows)):
+        for token in ids.ends if endless[index] else ():
+            scores[index, :, token] = -torch.inf
     tokens = scores.argmax(-1)
     return [
         [
@@ -140,11 +200,27 @@ def _predict(
                 token=int(tokens[index, at]),
                 confidence=float(probabilities[index, at, tokens[index, at]]),
                 eos=float(probabilities[index, at, ids.eos]),
+                **_more(probabilities[index, at], tail[at - width], ids, wishes[index]),
             )
-            for at in range(width - len(canvas), width)
+            for at in range(width - len(tail), width)
         ]
-        for index, canvas in enumerate(canvases)
+        for index, tail in enumerate(tails)
     ]
+
+
+def _more(
+    probabilities: torch.Tensor, standing: int, ids: Ids, wish: Wish | None
+) -> dict[str, float]:
+    if wish is None or not wish.more:
+        return {}
+    candidates = probabilities.clone()
+    candidates[ids.mask] = 0
+    best, second = candidates.topk(2).values.tolist()
+    return {
+        "entropy": -sum(p * math.log(p) for p in probabilities.tolist() if p > 0),
+        "margin": best - second,
+        "standing": float(probabilities[standing]),
+    }
 
 
 def text_is_complete(canvas: list[int], ids: Ids) -> bool:
@@ -301,6 +377,57 @@ def blocks(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
             canvas += [ids.mask] * min(rule.initial_length, rule.max_length - len(canvas))
 
 
+def dreamon(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+    """One MASK a step: a token, or EXPAND (two MASKs), or EOS (it goes, and the MASKs behind)."""
+    budget = rule.budget
+    for _ in range(rule.most_steps):
+        masked = [at for at, token in enumerate(canvas) if token == ids.mask]
+        if not masked:
+            return
+        full = len(canvas) >= rule.max_length or budget == 0
+        guesses = yield Wish(forbid=(rule.expand,) if full else (), more=True)
+        at = {
+            "entropy": lambda: min(masked, key=lambda at: guesses[at].entropy),  # noqa: B023
+            "maskgit_plus": lambda: max(masked, key=lambda at: guesses[at].confidence),  # noqa: B023
+            "topk_margin": lambda: max(masked, key=lambda at: guesses[at].margin),  # noqa: B023
+        }[rule.order]()
+        token = guesses[at].token
+        if token == rule.expand:
+            canvas[at : at + 1] = [ids.mask] * 2
+            budget -= 1
+        elif token == ids.eos:
+            canvas[at:] = [token for token in canvas[at:] if token != ids.mask]
+        else:
+            canvas[at] = token
+
+
+def cal(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+    """Lengths are tried upwards, then downwards, from where the canvas starts; then the τ rule."""
+    start = len(canvas)
+    hide = rule.behind if rule.evidence == "suffix" else 0
+    scores: dict[int, float] = {}
+    best = start
+    for direction in (1, -1):
+        length, worse = (start if direction > 0 else start - rule.stride), 0
+        while 1 <= length <= rule.max_length and worse < rule.patience:
+            canvas[:] = [ids.mask] * length
+            guesses = yield Wish(hide=hide, more=True)
+            if rule.evidence == "suffix":
+                seen = [guess.standing for guess in guesses[length : length + hide]]
+                scores[length] = sum(math.log(max(p, 1e-9)) for p in seen) / max(1, len(seen))
+            else:
+                bias = math.exp(-1.77 * length) + 0.56 * math.exp(-0.06 * length) + 0.24
+                mean = sum(guess.confidence for guess in guesses[:length]) / length
+                scores[length] = mean / bias
+            better = length == start or scores[length] > scores[best]
+            best, worse = (length, 0) if better else (best, worse + 1)
+            length += direction * rule.stride
+    canvas[:] = [ids.mask] * best
+    while ids.mask in canvas:
+        guesses = yield
+        commit_confident(canvas, guesses, rule, ids)
+
+
 LOOPS: dict[str, Callable[[list[int], Rule, Ids], Loop]] = {
     "fixed": fixed,
     "rho-eos": rho_eos,
@@ -308,6 +435,8 @@ LOOPS: dict[str, Callable[[list[int], Rule, Ids], Loop]] = {
     "frontier": frontier,
     "landing": landing,
     "blocks": blocks,
+    "dreamon": dreamon,
+    "cal": cal,
 }
 
 

@@ -217,3 +217,51 @@ def _curl(server: Process, body: dict[str, Any]) -> str:
     header = "content-type: application/json"
     command = ["curl", "-sSN", "--noproxy", "*", url, "-H", header, "-d", json.dumps(body)]
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+
+def test_a_completion_with_a_suffix_is_what_stands_between(client: openai.OpenAI, llm: LLM) -> None:
+    how = {"policy": "fixed", "initial_length": 6}
+    want = llm.infill("ab", "yz", how)
+    asked = {"model": MODEL, "prompt": "ab", "suffix": "yz"}
+    answer = client.completions.create(**asked, extra_body=how)
+    assert answer.choices[0].text == want.text
+    assert answer.usage is not None and answer.usage.prompt_tokens == want.usage.prompt_tokens
+    chunks = client.completions.create(**asked, extra_body=how, stream=True)
+    assert "".join(chunk.choices[0].text for chunk in chunks) == want.text
+    found = client.completions.create(**asked)  # no policy: the length is found
+    assert found.choices[0].text == llm.infill("ab", "yz").text
+    with pytest.raises(openai.BadRequestError, match="policy blocks lets its canvas end"):
+        client.completions.create(**asked, extra_body={"policy": "blocks"})
+
+
+def test_a_template_is_filled_by_both_endpoints(client: openai.OpenAI, llm: LLM) -> None:
+    how = {"policy": "fixed", "initial_length": 4, "template": "a___b___{2}c"}
+    own = {"policy": "fixed", "initial_length": 4}
+    want = llm.fill("a___b___{2}c", own)
+    answer = client.post(
+        "/completions", body={"model": MODEL, **how}, cast_to=openai.types.Completion
+    )
+    assert answer.choices[0].text == want.text
+    assert answer.choices[0].model_extra == {"gaps": want.gaps}
+    want = llm.fill("a___b___{2}c", own, prompt="hello")
+    answer = client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "hello"}], extra_body=how
+    )
+    assert answer.choices[0].message.content == want.text
+
+
+def test_the_steps_of_a_template_start_from_its_text(client: openai.OpenAI) -> None:
+    body = {
+        "model": MODEL,
+        "template": "a___b___{2}c",
+        "policy": "fixed",
+        "initial_length": 4,
+        "stream": True,
+        "stream_mode": "denoise",
+    }
+    with client._client.stream(
+        "POST", "completions", json=body, headers={"Authorization": "Bearer x"}
+    ) as answer:
+        lines = [line[6:] for line in answer.iter_lines() if line.startswith("data: {")]
+    start = json.loads(lines[0])
+    assert start["length"] == 7 and start["given"] == [[4, "b", False]]

@@ -25,13 +25,24 @@ def generate(
         bool, typer.Option("--json", help="Print one JSON object with text, tokens and metrics.")
     ] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")] = False,
+    suffix: Annotated[
+        str | None,
+        typer.Option(help="Fill the gap between the prompt, taken as it is, and this text."),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            help="Fill the gaps of this text: ___, or ___{12} for 12 MASKs. With a prompt, as the "
+            "answer to it."
+        ),
+    ] = None,
     input_file: Annotated[
         Path | None,
         typer.Option(
             "--input",
             "-i",
             help="Many prompts: JSON lines with prompt, messages or prompt_token_ids, optionally "
-            "id and any decoding parameter.",
+            "id, suffix, suffix_token_ids, template and any decoding parameter.",
         ),
     ] = None,
     output_file: Annotated[
@@ -54,6 +65,10 @@ def generate(
 
       echo "Tom has 9 coins. 1) loses 4. How many are left?" | rho-eos generate --json
 
+      rho-eos generate "def area(r):" --suffix "    return a"
+
+      rho-eos generate --template '{"name": "___", "age": ___{2}}' --policy fixed --initial-length 6
+
       rho-eos generate --input prompts.jsonl --output out.jsonl --preset sym
 
       rho-eos generate --input prompts.jsonl --output out.jsonl --ray --ray-actors 4
@@ -61,23 +76,31 @@ def generate(
     if (input_file is None) != (output_file is None):
         raise UserError("--input and --output go together")
     if input_file is not None and output_file is not None:
-        if prompt is not None:
+        if prompt is not None or suffix is not None or template is not None:
             raise UserError("give either a prompt or --input, not both")
         return _generate_file(
             engine_options, decode_options, raw, input_file, output_file, ray, ray_actors
         )
     if ray is not None:
         raise UserError("--ray goes with --input")
-    text = prompt if prompt is not None else _from_stdin()
+    text = prompt
+    if text is None and template is None:
+        text = _from_stdin()
     from rho_eos.decoding.params import DecodeParams
+    from rho_eos.infilling import default_policy
     from rho_eos.trace import write_trace
 
     if trace_file is not None:
         decode_options["trace"] = True
-    params = DecodeParams.from_mapping(decode_options)
+    has_gaps = bool(suffix) or template is not None
+    if not has_gaps or "policy" in decode_options:
+        DecodeParams.from_mapping(decode_options)  # a bad option, before a model is loaded
     llm = load(engine_options)
+    if has_gaps:
+        decode_options = default_policy(decode_options, llm.special)
+    params = DecodeParams.from_mapping(decode_options)
     remark_on(llm.config.model, text)
-    outputs = llm.generate([text], params, raw=raw)
+    outputs = llm.generate([text], params, raw=raw, suffix=suffix, template=template)
     if trace_file is not None:
         write_trace(trace_file, outputs)
     if json_output:

@@ -21,6 +21,10 @@ def watch(
     decode_options: dict[str, Any],
     prompt: Annotated[str, typer.Argument(help="The prompt.")],
     raw: Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")] = False,
+    suffix: Annotated[
+        str | None,
+        typer.Option(help="Fill the gap between the prompt, taken as it is, and this text."),
+    ] = None,
     delay: Annotated[float, typer.Option(help="Seconds to pause after each step.")] = 0.1,
 ) -> int:
     """Watch the canvas denoise: tokens by confidence, MASKs, ρ and the length as they change.
@@ -32,12 +36,17 @@ def watch(
     from rich.console import Console
 
     from rho_eos.decoding.params import DecodeParams
+    from rho_eos.infilling import default_policy
 
-    params = DecodeParams.from_mapping(decode_options)
+    if not suffix or "policy" in decode_options:
+        DecodeParams.from_mapping(decode_options)  # a bad option, before a model is loaded
     llm = load(engine_options)
+    if suffix:
+        decode_options = default_policy(decode_options, llm.special)
+    params = DecodeParams.from_mapping(decode_options)
     console = Console(highlight=False)
     remark_on(llm.config.model, prompt)
-    events = llm.stream(prompt, params, raw=raw)
+    events = llm.stream(prompt, params, raw=raw, suffix=suffix)
     screen = Screen(llm, params)
     if console.is_terminal:
         _live(console, screen, events, delay)
@@ -77,9 +86,7 @@ def closing_line(output: Output) -> str:
     usage = output.usage
     positions = f"{usage.positions_evaluated:,} positions evaluated"
     if usage.positions_evaluated < usage.positions_exact:
-        positions += (
-            f", {usage.positions_exact:,} without the cache ({usage.refreshes} refreshes)"
-        )
+        positions += f", {usage.positions_exact:,} without the cache ({usage.refreshes} refreshes)"
     return (
         f"{output.finish_reason} · {usage.e_token} of {usage.n_token} positions used "
         f"({usage.e_ratio:.0%}) · {usage.nfe} forwards · {positions} "

@@ -7,7 +7,7 @@ and applies.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum, auto
 from typing import Any, ClassVar
 
@@ -21,6 +21,10 @@ from rho_eos.tokens import SpecialTokens
 Positions = np.ndarray  # (n,) int64, indices into the canvas, ascending
 
 
+def no_tokens() -> np.ndarray:
+    return np.zeros(0, dtype=np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """One sequence as a policy sees it, before this step's commits."""
@@ -28,10 +32,25 @@ class View:
     canvas: np.ndarray  # (L,) int64, committed tokens and MASKs
     masked: Positions  # where the MASKs are
     step: int  # forwards made before this one
+    #: Which gap a position belongs to, -1: text that was given with the request. None: one gap.
+    gaps: np.ndarray | None = None  # (L,) int64
+    prompt: np.ndarray = field(default_factory=no_tokens)  # (P,) int64, what stands before
+    suffix: np.ndarray = field(default_factory=no_tokens)  # (S,) int64, and behind
 
     @property
     def length(self) -> int:
         return len(self.canvas)
+
+    @property
+    def given(self) -> int:
+        """How many positions of the canvas are text that was given."""
+        return 0 if self.gaps is None else int(np.count_nonzero(self.gaps < 0))
+
+    def gap_of(self, position: int) -> np.ndarray:
+        """(L,) bool: the positions of the gap that this one belongs to."""
+        if self.gaps is None:
+            return np.ones(self.length, dtype=bool)
+        return np.asarray(self.gaps == self.gaps[position])
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +60,7 @@ class Needs:
     whole_canvas: bool = False  # predictions at committed positions too
     entropy: bool = False
     margin: bool = False
+    expected: bool = False  # the probability of the given text that it hides
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +73,7 @@ class Prediction:
     eos_probability: np.ndarray  # (n,) float64
     entropy: np.ndarray | None = None  # (n,) float64, in nats, if the policy needs it
     margin: np.ndarray | None = None  # (n,) float64, best less second best probability, likewise
+    expected: np.ndarray | None = None  # (n,) float64, probability of what stands there, likewise
 
     def at(self, wanted: Positions) -> "Prediction":
         """The part of the prediction that speaks of `wanted` (all of which must be predicted)."""
@@ -98,12 +119,20 @@ class Policy(ABC):
     keeps: ClassVar[Keeps] = Keeps.ALL
     #: With the window cache: whether the next step may see a window only, and change no length.
     windows: bool = False
+    #: Whether its canvas may stand before text that is given: a suffix, a template's next words.
+    infills: ClassVar[bool] = False
+    #: There an end of text is not to be chosen, unless EOS means something else to the policy.
+    reads_ends: ClassVar[bool] = False
     #: What it reads; a policy whose parameters decide sets its own in `__init__`.
     needs: Needs = Needs()
 
     def __init__(self, params: Any, special: SpecialTokens) -> None:
         self.params = params
         self.special = special
+
+    @classmethod
+    def refuse(cls, special: SpecialTokens) -> None:  # noqa: B027
+        """Raise a UserError where a model with these special tokens cannot be decoded by it."""
 
     @classmethod
     def signal_name(cls, params: Any) -> str:
@@ -127,6 +156,20 @@ class Policy(ABC):
         if not record.change and not low <= record.signal <= high:
             return f"{now} is outside the region, but the length can change no more."
         return f"{now} is in the region: the length holds."
+
+    def forbids(self, view: View) -> tuple[int, ...]:  # noqa: ARG002
+        """Tokens that must not be chosen next, as if the model did not have them.
+
+        EXPAND is an instruction to one policy and never text.
+        """
+        return () if self.special.expand is None else (self.special.expand,)
+
+    def hides(self, view: View) -> Positions:  # noqa: ARG002
+        """Positions of given text that the next forward shows as MASK, and predicts.
+
+        Those of the suffix count on from the canvas.
+        """
+        return no_tokens()
 
     def commit(self, view: View, prediction: Prediction) -> Positions:
         """What a window step commits. It is called only where `windows` says so.

@@ -1,14 +1,11 @@
 """Packing: rows of different lengths laid end to end, no padding. Pure functions over arrays."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-
-def positions_of(prompt: np.ndarray, canvas: np.ndarray, cfg_scale: float) -> int:
-    """How many positions its forward evaluates; guidance needs a second row."""
-    return (1 + (cfg_scale > 0)) * (len(prompt) + len(canvas))
+from rho_eos.decoding.policy import no_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +16,15 @@ class RowInput:
     canvas: np.ndarray  # (L,) int64
     wanted: np.ndarray  # (n,) int64, canvas positions to predict
     cfg_scale: float = 0.0
-    computed: np.ndarray | None = None  # (m,) int64, positions of prompt + canvas; None: all
+    computed: np.ndarray | None = None  # (m,) int64, positions of the whole row; None: all
+    suffix: np.ndarray = field(default_factory=no_tokens)  # (S,) int64, behind the canvas
 
 
 @dataclass(frozen=True, slots=True)
 class PackedBatch:
     """The input of one forward, and where in its output each sequence's predictions are read.
 
-    A sequence with guidance owns two rows: its own and one whose prompt is masked.
+    A sequence with guidance owns two rows: its own and one whose prompt and suffix are masked.
     """
 
     input_ids: np.ndarray  # (T,) int64
@@ -56,7 +54,7 @@ def pack(sequences: Sequence[RowInput], shift: int, mask: int) -> PackedBatch:
     scales: list[np.ndarray] = []
     tokens = predictions = 0
     for sequence in sequences:
-        row = np.concatenate((sequence.prompt, sequence.canvas))
+        row = np.concatenate((sequence.prompt, sequence.canvas, sequence.suffix))
         count = len(sequence.wanted)
         inside = len(sequence.prompt) + sequence.wanted - shift
         computed = sequence.computed
@@ -67,8 +65,8 @@ def pack(sequences: Sequence[RowInput], shift: int, mask: int) -> PackedBatch:
         read_at.append(tokens + inside)
         tokens += len(row)
         if sequence.cfg_scale > 0:
-            masked_prompt = np.full_like(sequence.prompt, mask)
-            other = np.concatenate((masked_prompt, sequence.canvas))
+            before, behind = (np.full_like(p, mask) for p in (sequence.prompt, sequence.suffix))
+            other = np.concatenate((before, sequence.canvas, behind))
             rows.append(other if computed is None else other[computed])
             places.append(places[-1])
             guided.append(predictions + np.arange(count))

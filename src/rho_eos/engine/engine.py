@@ -19,6 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
 from rho_eos.decoding.edits import EditError
@@ -197,7 +198,7 @@ class Engine:
             return
         draft = view.canvas.copy()
         draft[view.masked] = prediction.at(view.masked).token
-        draft = draft[len(prefix) :]
+        draft = draft[0 if nothing_yet else row.settled :]
         handle.file(
             StepEvent(
                 record=record,
@@ -231,9 +232,18 @@ class Engine:
 
     def _text_so_far(self, row: Row) -> tuple[str, bool]:
         """The committed prefix as text, cut at the first stop string, and whether there was one."""
-        text = self.detokenize(row.committed_prefix().tolist())
+        text = self._decoded(row)
         found = [at for stop in row.params.stop if (at := text.find(stop)) >= 0]
         return (text[: min(found)], True) if found else (text, False)
+
+    def _decoded(self, row: Row) -> str:
+        """What is final: the committed prefix, or a template up to its first open gap."""
+        texts = row.handle.request.texts
+        if not texts:
+            return self.detokenize(row.committed_prefix().tolist())
+        gaps = [self.detokenize(tokens) for tokens in row.gap_tokens()]
+        rest = texts[-1] if row.open_gap is None else ""
+        return "".join(chain(*zip(texts[:-1], gaps, strict=False))) + rest
 
     def _retire(self, row: Row, error: str | None = None) -> Output:
         """The row leaves, here and nowhere else, whatever the reason."""
@@ -250,6 +260,9 @@ class Engine:
             usage=row.usage(),
             trace=row.trace,
             error=error,
+            gaps=[self.detokenize(tokens) for tokens in row.gap_tokens()]
+            if row.handle.request.texts
+            else [],
         )
 
 

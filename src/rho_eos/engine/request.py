@@ -40,11 +40,27 @@ class Request:
     params: DecodeParams
     #: The canvas to start from, MASK where it is open; None: all MASK, `params.first_length` long.
     canvas: list[int] | None = None
+    #: Which gap each position of that canvas belongs to, -1: given text, which stays. None: one.
+    gaps: list[int] | None = None
+    suffix: list[int] = field(default_factory=list)  # what stands behind the canvas, and stays
+    #: The texts around the gaps, one more than there are: the output's text is the filled whole.
+    texts: tuple[str, ...] = ()
     processors: tuple[LogitsProcessor, ...] = ()
 
     @property
     def first_length(self) -> int:
         return self.params.first_length if self.canvas is None else len(self.canvas)
+
+    @property
+    def between(self) -> dict[int, int]:
+        """The given tokens on the canvas, by position."""
+        pairs = zip(self.canvas or [], self.gaps or [], strict=False)
+        return {at: token for at, (token, gap) in enumerate(pairs) if gap < 0}
+
+    @property
+    def given_tokens(self) -> int:
+        """Prompt, suffix and what stands between gaps."""
+        return len(self.prompt) + len(self.suffix) + len(self.between)
 
 
 class Detail(Enum):

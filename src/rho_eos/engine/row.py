@@ -7,10 +7,10 @@ import numpy as np
 
 from rho_eos.decoding.edits import Append, Edit, EditError, apply_edits, runs
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.policy import Keeps, Policy, Positions, Prediction, Step, View
+from rho_eos.decoding.policy import Keeps, Policy, Positions, Prediction, Step, View, no_tokens
 from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.signal import density
-from rho_eos.engine.batch import RowInput, positions_of
+from rho_eos.engine.batch import RowInput
 from rho_eos.engine.request import Handle, as_array
 from rho_eos.engine.window import Window
 from rho_eos.outputs import FinishReason, StepRecord, Usage
@@ -24,6 +24,9 @@ class Row:
     special: SpecialTokens
     prompt: np.ndarray = field(init=False)  # (P,) int64
     canvas: np.ndarray = field(init=False)  # (L,) int64
+    suffix: np.ndarray = field(init=False)  # (S,) int64
+    #: (L,) int64, the gap each position belongs to, -1: text that was given. None: all are one gap.
+    gaps: np.ndarray | None = field(init=False)
     policy: Policy = field(init=False)
     text: TextDelta = field(init=False)
     window: Window | None = None  # with a cache
@@ -45,6 +48,8 @@ class Row:
     def __post_init__(self) -> None:
         request = self.handle.request
         self.prompt = as_array(request.prompt)
+        self.suffix = as_array(request.suffix)
+        self.gaps = None if request.gaps is None else as_array(request.gaps)
         if request.canvas is None:
             self.canvas = np.full(self.params.first_length, self.special.mask, dtype=np.int64)
         else:
@@ -53,7 +58,7 @@ class Row:
         self.text = TextDelta(self.params.stop)
         # A policy that never takes windows would only fill the memory.
         if self.params.cache == "window" and type(self.policy).windows is not False:
-            self.window = Window(self.params, self.special)
+            self.window = Window(self.params, self.special, len(self.suffix))
 
     @property
     def id(self) -> str:
@@ -68,9 +73,20 @@ class Row:
         return np.flatnonzero(self.canvas == self.special.mask)
 
     @property
+    def length(self) -> int:
+        """Positions of the whole row: prompt, canvas and suffix."""
+        return len(self.prompt) + len(self.canvas) + len(self.suffix)
+
+    @property
+    def first_end(self) -> int:
+        """No end of text is chosen before this position: a minimum length, or given text."""
+        least = self.params.min_new_tokens
+        return least if self.policy.reads_ends else max(least, self._last_part)
+
+    @property
     def exact_cost(self) -> int:
-        """Positions of a forward that computes all."""
-        return positions_of(self.prompt, self.canvas, self.params.cfg_scale)
+        """Positions of a forward that computes all; guidance needs a second row."""
+        return (1 + (self.params.cfg_scale > 0)) * self.length
 
     @property
     def cost(self) -> int:
@@ -100,18 +116,35 @@ class Row:
         if self._view is None:
             masked = self.masked
             if self.computed is not None:
-                inside = np.zeros(len(self.prompt) + len(self.canvas), dtype=bool)
+                inside = np.zeros(
+                    len(self.prompt) + len(self.canvas) + len(self.suffix), dtype=bool
+                )
                 inside[self.computed] = True
                 masked = masked[inside[len(self.prompt) + masked]]
-            self._view = View(self.canvas, masked, self.steps)
+            self._view = View(self.canvas, masked, self.steps, self.gaps, self.prompt, self.suffix)
         return self._view
 
     def input(self) -> RowInput:
         """Its part of the next forward."""
-        everything = self._wanted == len(self.canvas)
-        wanted = np.arange(len(self.canvas)) if everything else self.view().masked
+        everything = self.policy.needs.whole_canvas and self.computed is None
+        view = self.view()
+        wanted = np.arange(len(self.canvas)) if everything else view.masked
         scale = self.params.cfg_scale
-        return RowInput(self.prompt, self.canvas, wanted, scale, self.computed)
+        canvas, suffix = self.canvas, self.suffix
+        hidden = self.policy.hides(view) if self.policy.infills else no_tokens()
+        if len(hidden):
+            wanted = np.union1d(wanted, hidden)
+            canvas, suffix = self._with_hidden(hidden)
+        return RowInput(self.prompt, canvas, wanted, scale, self.computed, suffix)
+
+    def _with_hidden(self, hidden: Positions) -> tuple[np.ndarray, np.ndarray]:
+        """Canvas and suffix with MASK in place of some of the given text."""
+        given = np.concatenate((self._given(), np.ones(len(self.suffix), dtype=bool)))
+        if not given[hidden].all():
+            raise EditError(f"policy {self.params.policy} may hide only text that was given")
+        tokens = np.concatenate((self.canvas, self.suffix))
+        tokens[hidden] = self.special.mask
+        return tokens[: len(self.canvas)], tokens[len(self.canvas) :]
 
     def without_cache(self) -> None:
         """There is no room to keep anything for it: from now on every forward computes all."""
@@ -145,13 +178,15 @@ class Row:
 
     def _in_window(self, view: View, prediction: Prediction) -> Step:
         """Commits within the window. A row that would end there without an end of text does not:
-        its canvas may have been too short, which only a forward over all of it can tell."""
+        its canvas may have been too short, which only a forward over all of it can tell. Where the
+        policy commits nothing it wants something else, which it can have with a refresh."""
         assert self.window is not None
         commit = self.policy.commit(view, prediction)
         tokens = np.concatenate((self.canvas, prediction.at(commit).token))
-        if len(commit) == len(self.masked) and not self.special.is_end(tokens).any():
-            self.window.stale = True
+        ends = len(self.suffix) > 0 or self.special.is_end(tokens).any()
+        if len(commit) == len(self.masked) and not ends:
             commit = commit[:0]
+        self.window.stale = self.window.stale or not len(commit)
         return Step(commit)
 
     def _plan(
@@ -176,10 +211,47 @@ class Row:
         if self.policy.windows and self.finish_reason is None:
             self.computed = window.positions(len(self.prompt), self.canvas)
 
+    @property
+    def settled(self) -> int:
+        """How many positions stand before the first MASK or end: they are final."""
+        closed = self._ends()
+        closed |= self.canvas == self.special.mask
+        return int(np.argmax(closed)) if closed.any() else len(self.canvas)
+
+    @property
+    def open_gap(self) -> int | None:
+        """The first gap that more tokens will come to; None: there is none."""
+        at = self.settled
+        if self._gave_up or at == len(self.canvas) or self.canvas[at] != self.special.mask:
+            return None
+        return 0 if self.gaps is None else int(self.gaps[at])
+
     def committed_prefix(self) -> np.ndarray:
-        """The tokens before the first MASK or end: they are final, so they can be sent."""
-        closed = (self.canvas == self.special.mask) | self.special.is_end(self.canvas)
-        return self.canvas[: int(np.argmax(closed))] if closed.any() else self.canvas
+        """The tokens before the first MASK or end that were not given: they can be sent."""
+        return self.canvas[self._returned()]
+
+    def gap_tokens(self) -> list[list[int]]:
+        """The same gap by gap, up to the first one that is still open."""
+        returned = self._returned()
+        if self.gaps is None:
+            return [self.canvas[returned].tolist()]
+        last = self.open_gap
+        if last is None:
+            last = max(self.handle.request.gaps or [0])
+        return [self.canvas[returned & (self.gaps == gap)].tolist() for gap in range(last + 1)]
+
+    def _returned(self) -> np.ndarray:
+        """(L,) bool. A row that gave up before a suffix returns all that it has."""
+        returned = ~self._given()
+        if self._gave_up:
+            returned &= self.canvas != self.special.mask
+        else:
+            returned[self.settled :] = False
+        return returned
+
+    @property
+    def _gave_up(self) -> bool:
+        return self.finish_reason is FinishReason.LENGTH and len(self.suffix) > 0
 
     def final_canvas(self) -> np.ndarray:
         """The canvas with what was never decoded behind the end reported as EOS."""
@@ -189,10 +261,11 @@ class Row:
         now = time.perf_counter()
         started = self.started if self.started is not None else now
         first = self.first_token
-        not_eos = np.flatnonzero(self.final_canvas() != self.special.eos)
+        filled = self.final_canvas()[~self._given()]
+        not_eos = np.flatnonzero(filled != self.special.eos)
         return Usage(
-            prompt_tokens=len(self.prompt),
-            n_token=len(self.canvas),
+            prompt_tokens=self.handle.request.given_tokens,
+            n_token=len(filled),
             e_token=int(not_eos[-1]) + 1 if len(not_eos) else 0,
             nfe=self.steps,
             positions_evaluated=self.positions_evaluated,
@@ -221,26 +294,52 @@ class Row:
 
     def _text_is_complete(self) -> bool:
         """No MASK is left before the first committed end: later positions are never returned."""
-        ends = np.flatnonzero(self.special.is_end(self.canvas))
+        ends = np.flatnonzero(self._ends())
         return len(ends) > 0 and not np.any(self.canvas[: ends[0]] == self.special.mask)
+
+    @property
+    def _last_part(self) -> int:
+        """Where the part of the canvas begins behind which no text is given."""
+        if len(self.suffix):
+            return len(self.canvas)
+        return int(np.max(np.flatnonzero(self._given()), initial=-1)) + 1
+
+    def _ends(self) -> np.ndarray:
+        """(L,) bool: where the text ends, which it cannot before text that is given."""
+        ends = self.special.is_end(self.canvas)
+        ends[: self._last_part] = False
+        return ends
+
+    def _given(self) -> np.ndarray:
+        """(L,) bool: the positions of the canvas that came with the request and stay."""
+        return np.zeros(len(self.canvas), dtype=bool) if self.gaps is None else self.gaps < 0
 
     def _has_ended(self, step: Step) -> bool:
         """Where the policy says so; one that says nothing ends with its last MASK."""
-        if self.steps > 4 * self.params.max_new_tokens + 64:
+        gaps = 1 if self.gaps is None else int(self.gaps.max(initial=0)) + 1
+        if self.steps > 4 * gaps * self.params.max_new_tokens + 64:
             raise EditError(f"policy {self.params.policy} does not come to an end")
         return not len(self.masked) if step.finished is None else step.finished
 
     def _reason_at_the_end(self) -> FinishReason:
-        ended = self.special.is_end(self.canvas).any()
-        return FinishReason.STOP if ended else FinishReason.LENGTH
+        """A canvas before a suffix is complete when it is full, any other when it has an end."""
+        if len(self.suffix):
+            complete = not len(self.masked)
+        else:
+            complete = bool(self._ends().any())
+        return FinishReason.STOP if complete else FinishReason.LENGTH
 
     def _apply(self, edits: tuple[Edit, ...]) -> np.ndarray:
         """Edit the canvas, if the policy may, and return for each new position the old one."""
         for edit in edits:
             if not isinstance(edit, self.policy.edits):
                 raise EditError(f"policy {self.params.policy} declares no {type(edit).__name__}")
-        edited = apply_edits(self.canvas, edits, self.special.mask, self.params.max_new_tokens)
+        given = int(np.count_nonzero(self._given()))
+        longest = self.params.max_new_tokens + given
+        edited = apply_edits(self.canvas, edits, self.special.mask, longest)
         self._check_kept(edited.changed)
+        if self.gaps is not None:
+            self.gaps = _followed(self.gaps, edited.moved)
         change = len(edited.canvas) - len(self.canvas)
         self.canvas = edited.canvas
         self.expansions += change > 0
@@ -248,7 +347,9 @@ class Row:
         return edited.moved
 
     def _check_kept(self, changed: Positions) -> None:
-        """Committed tokens stay, as far as the policy has promised that they do."""
+        """Given text stays, and committed tokens as far as the policy has promised that."""
+        if self._given()[changed].any():
+            raise EditError(f"policy {self.params.policy} may not change text that was given")
         keeps = self.policy.keeps
         committed = changed[self.canvas[changed] != self.special.mask]
         if keeps is Keeps.NOTHING or not len(committed):
@@ -301,6 +402,21 @@ class Row:
             (int(at), None if self.canvas[at] == self.special.mask else int(self.canvas[at]))
             for at in np.flatnonzero(self.canvas != expected)
         )
+
+
+def _followed(gaps: np.ndarray, moved: np.ndarray) -> np.ndarray:
+    """The gap of each new position: that of the position it stands before, or else behind."""
+    unknown = -2
+    new = np.array([gaps[old] if old >= 0 else unknown for old in moved], dtype=np.int64)
+    for index in np.flatnonzero(new == unknown)[::-1]:
+        if index + 1 < len(new) and new[index + 1] >= 0:
+            new[index] = new[index + 1]
+    for index in np.flatnonzero(new == unknown):
+        if index and new[index - 1] >= 0:
+            new[index] = new[index - 1]
+    if np.any(new == unknown):
+        raise EditError("there is no gap between these two given texts")
+    return new
 
 
 def _name(edits: tuple[Edit, ...]) -> str:

@@ -106,7 +106,7 @@ class ModelRunner:
         for row in rows:
             if row.window is None:
                 continue
-            length = len(row.prompt) + len(row.canvas)
+            length = row.length
             for guided in (False, True)[: 1 + (row.params.cfg_scale > 0)]:
                 if self.cache is None or self.cache.store((row, guided), length) is None:
                     row.without_cache()
@@ -117,7 +117,7 @@ class ModelRunner:
         """For each row of the packed batch, where its keys and values are kept."""
         stores: list[RowStore | None] = []
         for row in rows:
-            length = len(row.prompt) + len(row.canvas)
+            length = row.length
             for guided in (False, True)[: 1 + (row.params.cfg_scale > 0)]:
                 store = None
                 if row.window is not None and self.cache is not None:

@@ -1,6 +1,6 @@
 """What policies read, taken from the logits of one forward, chunk by chunk.
 
-Token, its probability and P(EOS) for everybody; entropy and margin only for rows that ask. All
+Token, its probability and P(EOS) for everybody; all else only for rows that ask. All
 of it goes to the host in one transfer.
 """
 
@@ -16,7 +16,7 @@ from rho_eos.engine.row import Row
 from rho_eos.tokens import SpecialTokens
 
 #: Columns of what is kept of a position. A token id is exact in float32 up to 2^24.
-TOKEN, CONFIDENCE, EOS, ENTROPY, MARGIN = range(5)
+TOKEN, CONFIDENCE, EOS, ENTROPY, MARGIN, EXPECTED = range(6)
 
 
 class Statistics:
@@ -36,18 +36,29 @@ class Statistics:
                 for row, wanted in zip(rows, self.wanted, strict=True)
             ]
         )
-        least = np.array([row.params.min_new_tokens for row in rows])
+        least = np.array([row.first_end for row in rows])
+        self.forbidden = [
+            (slice(start, start + len(wanted)), list(tokens))
+            for row, start, wanted in zip(rows, batch.starts, self.wanted, strict=True)
+            if (tokens := row.policy.forbids(row.view()))
+        ]
         self.too_early = batch.positions < least[batch.owners]
         self.asks_entropy = np.array([row.policy.needs.entropy for row in rows])[batch.owners]
         self.asks_margin = np.array([row.policy.needs.margin for row in rows])[batch.owners]
-        # EOS and the other ends are forbidden where a minimum length is not reached yet.
+        # EOS and the other ends are hidden where a minimum length is not reached, or text follows.
         self.ends = torch.tensor(special.ends, device=device)
         self.never_or_later = torch.tensor((special.mask, *special.ends), device=device)
-        self.kept = torch.zeros((len(batch.positions), 5), device=device)
+        self.kept = torch.zeros((len(batch.positions), 6), device=device)
+        self.asks_expected = np.array([row.policy.needs.expected for row in rows])[batch.owners]
+        self.standing = np.zeros(len(batch.positions), dtype=np.int64)  # tokens, where asked for
+        for row, start, wanted in zip(rows, batch.starts, self.wanted, strict=True):
+            if row.policy.needs.expected:
+                tokens = np.concatenate((row.canvas, row.suffix))
+                self.standing[start : start + len(wanted)] = tokens[wanted]
 
     def read(self, part: slice, logits: torch.Tensor) -> None:
         """Reduce one chunk of logits, (chunk, vocabulary), which is used up by that."""
-        logits = self._process(part, logits)
+        logits = self._forbid(part, self._process(part, logits))
         kept = self.kept[part]
         # What may not be chosen keeps its share of the softmax: it is hidden only for the choice.
         hidden_columns = self._hide(part, logits)
@@ -65,6 +76,10 @@ class Statistics:
         asks = self._index(self.asks_entropy[part])
         if len(asks):
             kept[asks, ENTROPY] = torch.special.entr(probabilities[asks]).sum(-1)
+        asks = self._index(self.asks_expected[part])
+        if len(asks):
+            standing = torch.from_numpy(self.standing[part]).to(self.device)[asks]
+            kept[asks, EXPECTED] = probabilities[asks, standing]
 
     def predictions(self) -> list[Prediction]:
         """Each row's own, in the order of the rows."""
@@ -84,6 +99,7 @@ class Statistics:
             numbers[EOS],
             numbers[ENTROPY] if needs.entropy else None,
             numbers[MARGIN] if needs.margin else None,
+            numbers[EXPECTED] if needs.expected else None,
         )
 
     def _process(self, part: slice, logits: torch.Tensor) -> torch.Tensor:
@@ -94,6 +110,14 @@ class Statistics:
                 inside = slice(first - part.start, last - part.start)
                 positions = wanted[first - start : last - start]
                 logits[inside] = processor(row.view(), positions, logits[inside])
+        return logits
+
+    def _forbid(self, part: slice, logits: torch.Tensor) -> torch.Tensor:
+        """What a policy forbids has no share of the softmax either."""
+        for own, tokens in self.forbidden:
+            first, last = max(own.start, part.start), min(own.stop, part.stop)
+            if first < last:
+                logits[first - part.start : last - part.start, tokens] = -torch.inf
         return logits
 
     def _hide(self, part: slice, logits: torch.Tensor) -> torch.Tensor:

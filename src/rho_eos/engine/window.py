@@ -18,6 +18,7 @@ class Window:
 
     params: DecodeParams
     special: SpecialTokens
+    suffix: int = 0  # positions of text behind the canvas
     stale: bool = True
     steps: int = 0  # since the last refresh
     commits: int = 0
@@ -26,17 +27,17 @@ class Window:
     touched: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def positions(self, prompt: int, canvas: np.ndarray) -> np.ndarray | None:
-        """Positions of prompt and canvas to compute next, ascending; None: all, a refresh."""
+        """Positions of the row to compute next, ascending; None: all, a refresh."""
         masked = np.flatnonzero(canvas == self.special.mask)
         if self.stale or not len(masked):
             return None
         first, last = int(masked[0]), int(masked[: self.params.cache_window][-1])
-        if last == len(canvas) - 1 and not self.sees_end:
+        if last == len(canvas) - 1 and not self.sees_end and not self.suffix:
             return None  # the canvas may have to grow, which only a refresh can tell
-        wanted = np.zeros(prompt + len(canvas), dtype=bool)
+        wanted = np.zeros(prompt + len(canvas) + self.suffix, dtype=bool)
         back = max(self.params.cache_back, 1)  # a shifted prediction is read one to the left
         wanted[max(0, prompt + first - back) : prompt + last + 1] = True
-        wanted[prompt:] |= self.touched
+        wanted[prompt : prompt + len(canvas)] |= self.touched
         return None if wanted.all() else np.flatnonzero(wanted)
 
     def refreshed(self, length: int) -> None:
@@ -57,7 +58,9 @@ class Window:
 
     def moved(self, moved: np.ndarray) -> None:
         """The canvas was edited: an append or a trim leaves all others where they were."""
+        same_length = len(moved) == len(self.touched)
         kept = moved[moved >= 0]
         in_place = np.array_equal(moved[: len(kept)], np.arange(len(kept)))
         self.touched = np.where(moved >= 0, self.touched[np.maximum(moved, 0)], True)
-        self.stale = self.stale or not in_place
+        # What stands behind the canvas moves with its end.
+        self.stale = self.stale or not in_place or (self.suffix > 0 and not same_length)

@@ -1,4 +1,4 @@
-"""MASK, EOS and end-of-turn ids: from the user, else the config, else the tokenizer.
+"""MASK, EOS, end-of-turn and EXPAND ids: from the user, else the config, else the tokenizer.
 
 Nothing is taken for granted about a family: an id that stands nowhere is asked for.
 """
@@ -12,6 +12,7 @@ from rho_eos.tokens import SpecialTokens
 
 #: Names of the end-of-turn token in the chat formats we know, tried after the family's own.
 END_OF_TURN_NAMES = ("<|eot_id|>", "<|im_end|>", "<|role_end|>")
+EXPAND_NAMES = ("<|expand|>",)
 
 
 def find_special_tokens(config: EngineConfig, model_config: Any, tokenizer: Any) -> SpecialTokens:
@@ -43,7 +44,8 @@ def find_special_tokens(config: EngineConfig, model_config: Any, tokenizer: Any)
         config.end_of_turn_id,
         _named(tokenizer, (*family.end_of_turn_names, *END_OF_TURN_NAMES)),
     )
-    return SpecialTokens(mask, eos, end_of_turn)
+    expand = _first(getattr(model_config, "expand_token_id", None), _named(tokenizer, EXPAND_NAMES))
+    return SpecialTokens(mask, eos, end_of_turn, expand)
 
 
 def _first(*candidates: int | list[int] | None) -> int | None:

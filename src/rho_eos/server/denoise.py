@@ -11,7 +11,7 @@ from typing import Any
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import find_policy
-from rho_eos.engine.request import StepEvent
+from rho_eos.engine.request import Request, StepEvent
 from rho_eos.outputs import Output, StepRecord
 from rho_eos.server.responses import usage
 from rho_eos.server.service import Generation
@@ -48,13 +48,14 @@ async def denoise_events(generation: Generation, texts: TokenTexts) -> AsyncIter
         await texts.learn(token for _, token, _ in record.committed)
         await texts.learn(token for _, token in record.written)
         if record.step == 0:
-            yield _start(generation, index)
+            await texts.learn(generation.requests[index].between.values())
+            yield _start(generation, index, texts)
         yield _step(generation, index, event, texts)
         if event.output is not None:
             yield _done(generation, index, event.output)
 
 
-def _start(generation: Generation, index: int) -> Event:
+def _start(generation: Generation, index: int, texts: TokenTexts) -> Event:
     request = generation.requests[index]
     params = request.params
     return {
@@ -66,10 +67,18 @@ def _start(generation: Generation, index: int) -> Event:
         "params": params.model_dump(mode="json"),
         "region": params.region,
         "signal": _say(params, lambda: find_policy(params.policy).signal_name(params)),
-        "prompt_tokens": len(request.prompt),
+        "prompt_tokens": request.given_tokens,
         "length": request.first_length,
+        "given": _given(request, texts),
         "note": generation.note,
     }
+
+
+def _given(request: Request, texts: TokenTexts) -> list[tuple[int, str, bool]]:
+    """What stands on the canvas from the start: (position, text, whether it is an end)."""
+    return [
+        (position, texts[token], token in texts.ends) for position, token in request.between.items()
+    ]
 
 
 def _step(generation: Generation, index: int, event: StepEvent, texts: TokenTexts) -> Event:

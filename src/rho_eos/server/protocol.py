@@ -12,9 +12,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.infilling import default_policy
 from rho_eos.prompts import Prompt
 from rho_eos.server.errors import bad_request
 from rho_eos.server.fields import described, given_parameters, is_whole, with_decoding_fields
+from rho_eos.tokens import SpecialTokens
 
 
 def _whole(text: str) -> str:
@@ -56,6 +58,9 @@ class _Common(Strict, ABC):
         None, description="give up after this time, if the server does not do so earlier", gt=0
     )
     user: str | None = Field(None, description="taken, and not used")
+    template: Text | list[int] | None = Field(
+        None, description="a text with gaps (___) to fill, as the answer or behind the prompt"
+    )
     frequency_penalty: Any = unsupported("only 0")
     presence_penalty: Any = unsupported("only 0")
     logit_bias: Any = unsupported("only an empty one")
@@ -85,15 +90,23 @@ class _Common(Strict, ABC):
         return bool(self.stream_options and self.stream_options.include_usage)
 
     @abstractmethod
-    def prompts(self) -> list[Prompt]:
+    def prompts(self) -> list[Prompt | None]:
         """What is to be completed: a chat asks one thing, a completion may ask several."""
 
-    def decode_params(self) -> DecodeParams:
-        return DecodeParams(**given_parameters(self), max_new_tokens=self._limit())
+    @property
+    def after(self) -> str | None:
+        """The text that follows what is to be generated."""
+        return None
 
-    def choices(self) -> Iterator[tuple[Prompt, DecodeParams]]:
+    def decode_params(self, special: SpecialTokens) -> DecodeParams:
+        given = {**given_parameters(self), "max_new_tokens": self._limit()}
+        if self.after or self.template is not None:
+            given = default_policy(given, special)
+        return DecodeParams(**given)
+
+    def choices(self, special: SpecialTokens) -> Iterator[tuple[Prompt | None, DecodeParams]]:
         """One request for the engine per text asked for, in the order of the choices."""
-        params = self.decode_params()
+        params = self.decode_params(special)
         for prompt in self.prompts():
             for offset in range(self.n or 1):
                 yield prompt, params.replaced(seed=params.seed + offset)
@@ -149,7 +162,7 @@ class Chat(_Common):
         "response_format": ({"type": "text"},),
     }
 
-    def prompts(self) -> list[Prompt]:
+    def prompts(self) -> list[Prompt | None]:
         roles = {"developer": "system"}
         return [
             {
@@ -162,23 +175,32 @@ class Chat(_Common):
 
 
 class Completion(_Common):
-    prompt: Text | list[Text] | list[int] | list[list[int]] = Field(
-        description="a text, token ids, or several of either; no chat template is applied"
+    prompt: Text | list[Text] | list[int] | list[list[int]] | None = Field(
+        None,
+        description="a text, token ids, or several of either; no chat template is applied. "
+        "It may be left out where there is a template",
     )
+    suffix: Text | None = Field(None, description="the text behind what is to be generated")
     logprobs: Any = unsupported("tokens are not committed in the order of the text")
     best_of: Any = unsupported("only 1")
     echo: Any = unsupported("only false")
-    suffix: Any = unsupported("text is generated behind the prompt")
 
     neutral: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **_Common.neutral,
         "logprobs": (),
         "best_of": (1,),
         "echo": (False,),
-        "suffix": ("",),
     }
 
-    def prompts(self) -> list[Prompt]:
+    @property
+    def after(self) -> str | None:
+        return self.suffix
+
+    def prompts(self) -> list[Prompt | None]:
+        if self.prompt is None:
+            if self.template is None:
+                raise bad_request("prompt is missing", "prompt")
+            return [None]
         if isinstance(self.prompt, str):
             return [{"prompt": self.prompt}]
         if self.prompt and isinstance(self.prompt[0], int):

@@ -53,6 +53,7 @@ def whole_answer(shape: Shape, generation: Generation) -> dict[str, Any]:
             {
                 "index": index,
                 **shape.choice(output.text),
+                **({"gaps": output.gaps} if output.gaps else {}),
                 "logprobs": None,
                 "finish_reason": output.finish_reason.value,
             }

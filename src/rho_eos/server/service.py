@@ -62,7 +62,7 @@ class Generation:
             self.id,
             outcome,
             len(self.requests),
-            sum(len(request.prompt) for request in self.requests),
+            sum(request.given_tokens for request in self.requests),
             sum(output.usage.e_token for output in self.outputs.values()),
             sum(output.usage.nfe for output in self.outputs.values()),
             seconds,
@@ -170,11 +170,18 @@ class Service:
         """Tokenising takes its time with a long prompt, so it is kept off the event loop."""
         prepare = self.llm.preparer.prepare
         requests = [
-            prepare(prompt, params, id=f"{id}-{index}", raw=True)
-            for index, (prompt, params) in enumerate(request.choices())
+            prepare(
+                prompt,
+                params,
+                id=f"{id}-{index}",
+                raw=True,
+                suffix=request.after,
+                template=request.template,
+            )
+            for index, (prompt, params) in enumerate(request.choices(self.llm.special))
         ]
         limit = self.config.max_prompt_tokens
-        longest = max(len(each.prompt) for each in requests)
+        longest = max(each.given_tokens for each in requests)
         if limit is not None and longest > limit:
             raise bad_request(
                 f"the prompt has {longest} tokens, but the limit of this server is {limit}"

@@ -28,6 +28,20 @@ def test_a_run_shows_what_the_library_computes(server: Process, visit: Visit, ll
     assert page.line_points() == [want.nfe, want.nfe]
 
 
+def test_with_a_second_text_the_gap_between_is_filled(
+    server: Process, visit: Visit, llm: LLM
+) -> None:
+    want = llm.infill("ab", "yz", {"policy": "fixed", "initial_length": 6})
+    page = visit(server.url).open("ab", suffix="yz", a__policy="fixed", a__initial_length=6).run()
+    assert page.at("#suffix").input_value() == "yz"
+    assert page.figure("positions") == f"{want.usage.positions_evaluated:,}"
+    assert len(page.cells()) == 6
+    page.at("#suffix").fill("")  # and without it the prompt is a message again
+    assert "suffix" not in page.page.url
+    page.run()
+    assert page.figure("positions") != f"{want.usage.positions_evaluated:,}"
+
+
 def test_tokens_appear_and_charts_move_while_it_runs(
     scripted: Callable[..., Scripted], visit: Visit
 ) -> None:

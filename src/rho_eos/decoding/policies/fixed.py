@@ -50,6 +50,7 @@ class Fixed(Policy):
     summary = "The canvas keeps the length it starts with."
     Params = FixedParams
     windows = True
+    infills = True
     params: FixedParams
 
     def __init__(self, params: FixedParams, special: SpecialTokens) -> None:
@@ -75,7 +76,7 @@ class Fixed(Policy):
         if params.defer_eos:
             candidates = with_ends_last(candidates, self.special)
         # The share of the step that brings it from what is committed to what comes next.
-        committed = int(np.count_nonzero(view.canvas != self.special.mask))
+        committed = params.initial_length - int(np.count_nonzero(view.canvas == self.special.mask))
         share = self.shares[int(np.searchsorted(self.made, committed, side="right"))]
         return most_confident(candidates, share)
 

@@ -1,6 +1,6 @@
 """Dream-7B: Qwen2's layers without the causal mask; logits at position i predict token i + 1.
 
-Dream-Coder-7B and DiffuCoder-7B are the same architecture with other weights. Their configs inherit
+Dream-Coder-7B, DiffuCoder-7B and DreamOn are the same architecture with other weights. Their configs inherit
 Qwen2.5's 131,072 positions, but all of them were trained as diffusion models on 2,048.
 """
 
@@ -16,6 +16,7 @@ class DreamConfig(FamilyConfig, Qwen2Config):
     model_type = "Dream"
     architecture = "DreamModel"
     mask_token_id: int | None = None
+    expand_token_id: int | None = None  # of DreamOn
 
     def __post_init__(self, **kwargs: Any) -> None:
         supports_only(self, {"use_sliding_window": False})

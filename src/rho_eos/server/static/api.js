@@ -27,7 +27,8 @@ export async function describe(key) {
 
 /** The events of one generation, in order; ends after `[DONE]`, throws what went wrong. */
 export async function* denoise(body, key, signal) {
-  const response = await request("v1/chat/completions", key, {
+  const endpoint = "messages" in body ? "v1/chat/completions" : "v1/completions";
+  const response = await request(endpoint, key, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ ...body, stream: true, stream_mode: "denoise" }),

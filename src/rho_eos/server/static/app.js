@@ -78,7 +78,7 @@ function listen() {
     remember();
     render();
   });
-  page.prompt.addEventListener("input", remember);
+  for (const box of [page.prompt, page.suffix]) box.addEventListener("input", remember);
   page.prompt.addEventListener("keydown", (event) => {
     const sends = event.key === "Enter" && !event.shiftKey && !event.isComposing;
     if (tab !== "chat" || !sends || event.ctrlKey || event.metaKey) return;
@@ -148,7 +148,9 @@ async function run() {
 /** One panel's generation, recorded as it comes. What fails is said in that panel. */
 async function generate(panel, messages, signal) {
   const { state } = panel.settings;
-  const body = { model: description.model, messages, ...panel.settings.request };
+  const suffix = tab === "prompt" ? page.suffix.value : "";
+  const asked = suffix ? { prompt: messages.at(-1).content, suffix } : { messages };
+  const body = { model: description.model, ...asked, ...panel.settings.request };
   try {
     for await (const event of denoise(body, page.key.value, signal)) {
       if (event.object === "rho_eos.start") {
@@ -300,6 +302,7 @@ function remember() {
   const [a, b] = panels.map((panel) => panel.settings.state);
   const state = {
     prompt: tab === "prompt" ? page.prompt.value : (left.prompt.draft ?? ""),
+    suffix: page.suffix.value,
     tab,
     compare: page.compare.checked,
     speed: page.speed.value,
@@ -320,6 +323,8 @@ function restore() {
     player.load(totalForwards());
     if (!typed) page.prompt.value = left[tab].draft ?? "";
   } else if (tab === "prompt" && !typed) page.prompt.value = prompt;
+  page.suffix.value = state.suffix;
+  page["suffix-box"].open = page["suffix-box"].open || state.suffix !== "";
   page.compare.checked = state.compare;
   const known = [...page.speed.options].some((option) => option.value === state.speed);
   page.speed.value = known ? state.speed : "live";

@@ -15,7 +15,7 @@ export class Recording {
     this.stopped = false; // by the reader, before it was done
     this.totals = [{ committed: 0, expansions: 0, contractions: 0, exact: 0, refreshes: 0 }];
     this.peak = start.length;
-    this.keyframes = [emptyCanvas(start.length)];
+    this.keyframes = [firstCanvas(start)];
     this.newest = this.keyframes[0]; // the canvas after all steps so far
     this.shown = { count: 0, canvas: this.keyframes[0] };
   }
@@ -96,8 +96,12 @@ function ratio(part, whole) {
   return whole ? part / whole : 0;
 }
 
-function emptyCanvas(length) {
-  return { cells: masks(0, length), nextId: length };
+/** MASKs, and what a template gives between its gaps. */
+function firstCanvas({ length, given = [] }) {
+  const cells = masks(0, length);
+  for (const [position, text, isEnd] of given)
+    cells[position] = { ...cells[position], text, confidence: 1, isEnd };
+  return { cells, nextId: length };
 }
 
 function masks(firstId, count) {

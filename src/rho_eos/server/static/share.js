@@ -4,10 +4,11 @@ import { asText, parse, same } from "./parameters.js";
 
 const SIDES = ["a", "b"];
 
-/** `{ prompt, tab, compare, speed, a, b }` → what stands after the `#`; the usual is left out. */
+/** `{ prompt, suffix, tab, compare, speed, a, b }` → what stands after the `#`; the usual is left out. */
 export function encode(state, usual) {
   const query = new URLSearchParams();
   query.set("prompt", state.prompt);
+  if (state.suffix) query.set("suffix", state.suffix);
   if (state.tab !== "prompt") query.set("tab", state.tab);
   if (state.compare) query.set("compare", "1");
   if (state.speed !== "live") query.set("speed", state.speed);
@@ -40,6 +41,7 @@ export function decode(hash, { policies, panels: usual }) {
   return {
     prompt: query.get("prompt"),
     tab: query.get("tab") === "chat" ? "chat" : "prompt",
+    suffix: query.get("suffix") ?? "",
     compare: query.get("compare") === "1",
     speed: query.get("speed") ?? "live",
     ...Object.fromEntries(SIDES.map((name) => [name, side(name)])),

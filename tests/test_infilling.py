@@ -1,0 +1,198 @@
+"""The doors to infilling: Python, command line, JSON lines; and what is refused there."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.infill import cases, put_back, restored
+from rho_eos import LLM, DecodeParams, UserError
+from rho_eos.infilling import lay_out
+from rho_eos.tiny.tasks import held_out
+from tests.test_cli import Run, run  # noqa: F401  a fixture
+
+FIXED = {"policy": "fixed", "initial_length": 6}
+
+
+@pytest.fixture(scope="module")
+def llm(byte_checkpoint: Path) -> LLM:
+    return LLM(str(byte_checkpoint))
+
+
+@pytest.fixture(scope="module")
+def tiny() -> LLM:
+    return LLM("tiny")
+
+
+def test_lines_cut_out_of_programs_come_back(tiny: LLM) -> None:
+    """A small form of `python -m benchmarks.infill`, on other lines."""
+    wanted = cases(24, seed=1)
+    assert restored(wanted, put_back(tiny, wanted, {"policy": "fixed"})) >= 0.9
+    cached = put_back(tiny, wanted, {"policy": "fixed", "cache": "window"})
+    assert restored(wanted, cached) >= 0.9
+    assert any(o.usage.refreshes < o.usage.nfe for o in cached)
+
+
+def test_their_length_is_found(tiny: LLM) -> None:
+    wanted = cases(6, seed=2)
+    for case in wanted[:2]:  # by default
+        found = tiny.infill(case.before, case.behind, prompt=case.prompt)
+        assert found.usage.n_token == len(found.token_ids)
+        assert found.finish_reason == "stop"
+    search = {"policy": "cal", "evidence": "suffix", "patience": 8}
+    assert restored(wanted, put_back(tiny, wanted, search)) >= 0.6
+
+
+def test_token_ids_are_what_stands_between(llm: LLM) -> None:
+    prefix, suffix = "def f(x):", "return x"
+    output = llm.infill(prefix, suffix, FIXED)
+    assert len(output.token_ids) == 6 and output.token_ids == output.canvas_token_ids
+    assert output.text == llm.preparer.detokenize(output.token_ids)
+    start, end = llm.tokenizer.bos_token_id, llm.special.eos
+    before = [*([] if start is None else [start]), *llm.tokenizer.encode(prefix)]
+    behind = [*llm.tokenizer.encode(suffix), end]
+    assert llm.infill(before, behind, FIXED).token_ids == output.token_ids
+    assert output.usage.prompt_tokens == len(before) + len(behind)
+    assert output.usage.positions_evaluated == output.usage.nfe * (len(before) + len(behind) + 6)
+
+
+def test_the_suffix_matters(tiny: LLM) -> None:
+    [case] = cases(1, seed=3)
+    how = {"policy": "fixed", "initial_length": 6}
+    texts = {
+        tiny.infill(case.before, suffix, how, prompt=case.prompt).text
+        for suffix in (case.behind, "\n    return 1", "   # 7) double it")
+    }
+    assert len(texts) > 1
+
+
+def test_a_template_keeps_its_text_and_fills_its_gaps(tiny: LLM) -> None:
+    problem = held_out("tiny-mbpp", 1)[0]
+    lines = problem.answer.split("\n")
+    encode = tiny.tokenizer.encode
+    sizes = [len(encode(f"\n{lines[at]}", add_special_tokens=False)) for at in (2, 4)]
+    template = "\n".join(lines[:2]) + f"___{{{sizes[0]}}}\n{lines[3]}___{{{sizes[1]}}}\n"
+    template += "\n".join(lines[5:])
+    output = tiny.fill(template, {"policy": "fixed"}, prompt=problem.prompt)
+    assert output.gaps == [f"\n{lines[2]}", f"\n{lines[4]}"]
+    assert output.text == problem.answer
+    mask = tiny.tokenizer.mask_token
+    written_out = template.replace(f"___{{{sizes[0]}}}", mask * sizes[0])
+    written_out = written_out.replace(f"___{{{sizes[1]}}}", mask * sizes[1])
+    again = tiny.fill(written_out, {"policy": "fixed"}, prompt=problem.prompt)
+    assert again.text == output.text
+    searched = tiny.fill(template, {"policy": "cal"}, prompt=problem.prompt)
+    for piece in ("\n".join(lines[:2]), f"\n{lines[3]}", "\n".join(lines[5:])):
+        assert piece in searched.text
+    assert len(searched.gaps) == 2
+
+
+def test_text_that_no_tokenizer_gives_back_stays_exactly(llm: LLM) -> None:
+    template = '{"näme": "___",\t "age": ____{2}}  \n\n'
+    output = llm.fill(template, FIXED)
+    first, second = output.gaps
+    assert output.text == f'{{"näme": "{first}",\t "age": {second}}}  \n\n'
+    assert len(output.token_ids) == 8
+
+
+def test_a_gap_at_the_end_may_end_by_itself(llm: LLM) -> None:
+    """Nothing is given behind it, so every policy may decode it."""
+    output = llm.fill("abc ___", {"initial_length": 4, "max_new_tokens": 12})
+    assert output.text.startswith("abc ")
+    streamed = list(
+        llm.stream(None, {"initial_length": 4, "max_new_tokens": 12}, template="abc ___")
+    )
+    assert "".join(event.delta for event in streamed) == output.text
+
+
+def test_a_stream_of_a_template_sends_the_filled_text(llm: LLM) -> None:
+    events = list(llm.stream(None, FIXED, template="a___b___c"))
+    output = events[-1].output
+    assert output is not None
+    assert "".join(event.delta for event in events) == output.text
+    assert output.text == f"a{output.gaps[0]}b{output.gaps[1]}c"
+
+
+def test_token_ids_may_be_a_template(llm: LLM) -> None:
+    mask = llm.special.mask
+    layout = lay_out([70, mask, mask, 71, mask, 72], llm.tokenizer, llm.special, 1000, 9)
+    assert (layout.before, layout.suffix) == ([70], [72])
+    assert layout.canvas == [mask, mask, 71, mask] and layout.gaps == [0, 0, -1, 1]
+    output = llm.fill([70, mask, mask, 71, mask, 72], {"policy": "fixed"})
+    assert len(output.token_ids) == 3 and output.canvas_token_ids[2] == 71
+
+
+@pytest.mark.parametrize(
+    "policy", ["rho-eos", "daedal", "released", "frontier", "landing", "blocks"]
+)
+def test_policies_that_end_with_the_text_take_no_suffix(llm: LLM, policy: str) -> None:
+    sentence = rf"policy {policy} lets its canvas end where .* take one of cal, dreamon, fixed"
+    with pytest.raises(UserError, match=sentence):
+        llm.infill("a", "b", {"policy": policy})
+    with pytest.raises(UserError, match=sentence):
+        llm.fill("a ___ b", {"policy": policy})
+
+
+def test_what_is_refused(llm: LLM) -> None:
+    mask = llm.special.mask
+    with pytest.raises(UserError, match="needs a model with an EXPAND token"):
+        llm.infill("a", "b", {"policy": "dreamon"})
+    with pytest.raises(UserError, match="the suffix holds the MASK id"):
+        llm.infill("a", [70, mask], FIXED)
+    with pytest.raises(UserError, match="has no gap"):
+        llm.fill("all is said", FIXED)
+    with pytest.raises(UserError, match="has no MASK"):
+        llm.fill("a ___{0} b", FIXED)
+    with pytest.raises(UserError, match="suffix and template do not go together"):
+        llm.generate(["a"], FIXED, suffix="b", template="c ___")
+    with pytest.raises(UserError, match="stop does not go with a template"):
+        llm.fill("a ___ b", {**FIXED, "stop": ["x"]})
+    with pytest.raises(UserError, match="more than the model's context"):
+        llm.infill("a", "b" * 5000, FIXED)
+    with pytest.raises(UserError, match="the prefix is a text"):
+        llm.infill([70], "b", FIXED, prompt="question")
+    with pytest.raises(UserError, match="suffix_token_ids takes a non-empty list"):
+        llm.infill([70], [], FIXED)
+
+
+def test_an_empty_suffix_is_none(llm: LLM) -> None:
+    plain = llm.generate(["a"], FIXED, raw=True)[0]
+    assert llm.generate(["a"], FIXED, raw=True, suffix="")[0].token_ids == plain.token_ids
+
+
+def test_the_canvas_is_bounded_by_what_text_leaves_of_the_context(llm: LLM) -> None:
+    params = DecodeParams(policy="cal", initial_length=4, max_new_tokens=10_000)
+    request = llm.preparer.prepare("abc", params, suffix="xyz")
+    assert request.params.max_new_tokens == llm.context_length - request.given_tokens
+
+
+def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None:  # noqa: F811
+    how = ("--policy", "fixed", "--initial-length", "6", "--json")
+    found = run("generate", "ab", "--suffix", "yz", *how)
+    expected = llm.infill("ab", "yz", FIXED)
+    assert json.loads(found.out)["token_ids"] == expected.token_ids
+    found = run("generate", "--template", "a___b___{2}c", *how)
+    filled = json.loads(found.out)
+    template = llm.fill("a___b___{2}c", FIXED)
+    assert (filled["text"], filled["gaps"]) == (template.text, template.gaps)
+    refused = run("generate", "ab", "--suffix", "yz", "--policy", "blocks")
+    assert refused.code == 2 and refused.err.count("\n") <= 2
+
+    lines = [
+        {"id": "text", "prompt": "ab", "suffix": "yz", **FIXED},
+        {"id": "ids", "prompt_token_ids": [70, 71], "suffix_token_ids": [72, 2], **FIXED},
+        {"id": "template", "template": "a___b___{2}c", **FIXED},
+        {"id": "found", "prompt": "ab", "suffix": "yz"},
+        {"id": "both", "prompt": "ab", "suffix": "yz", "suffix_token_ids": [72]},
+        {"id": "number", "prompt": "ab", "suffix": 5},
+    ]
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run("generate", "-i", str(source), "-o", str(target))
+    assert done.code == 2 and "2 bad" in done.err
+    outputs = {line["id"]: line for line in map(json.loads, target.read_text().splitlines())}
+    assert outputs["text"]["token_ids"] == expected.token_ids
+    assert outputs["ids"]["token_ids"] == llm.infill([70, 71], [72, 2], FIXED).token_ids
+    assert outputs["template"]["text"] == template.text
+    assert outputs["found"]["token_ids"] == llm.infill("ab", "yz").token_ids
+    assert "both" not in outputs and "number" not in outputs
