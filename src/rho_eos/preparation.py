@@ -4,9 +4,9 @@ It needs a checkpoint's tokenizer and configuration, not its weights: requests f
 elsewhere are checked here all the same.
 """
 
-import threading
 from collections.abc import Sequence
 
+from rho_eos.chat_template import prepare as prepare_template
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.request import LogitsProcessor, Request
@@ -20,8 +20,13 @@ class Preparer:
         self.checkpoint = checkpoint
         self.defaults = config.request_defaults()
         self.tokenizer = checkpoint.tokenizer
-        # How a tokenizer treats special tokens is its state, set for each text: one at a time.
-        self.tokenizer_lock = threading.Lock()
+        if self.tokenizer is not None:
+            # Set once, here: from then on nothing changes it, and threads can share it unlocked.
+            backend = self.tokenizer.backend_tokenizer
+            backend.no_truncation()
+            backend.no_padding()
+            backend.encode_special_tokens = False
+            prepare_template(self.tokenizer)
 
     def prepare(
         self,
@@ -42,8 +47,12 @@ class Preparer:
         unsaid = {k: v for k, v in self.defaults.items() if k not in params.model_fields_set}
         if unsaid:
             params = params.replaced(**unsaid)
-        with self.tokenizer_lock:
-            ids = encode_prompt(prompt, self.tokenizer, vocabulary, raw, answer_prefix)
+        ids = encode_prompt(prompt, self.tokenizer, vocabulary, raw, answer_prefix)
+        if max(ids, default=0) >= vocabulary:
+            raise UserError(
+                f"the tokenizer makes id {max(ids)} of this prompt, but the model's vocabulary has "
+                f"{vocabulary} ids"
+            )
         if self.checkpoint.special.mask in ids:
             raise UserError(
                 f"the prompt holds the MASK id {self.checkpoint.special.mask}; MASKs belong into "
@@ -80,5 +89,4 @@ class Preparer:
     def detokenize(self, ids: list[int]) -> str:
         if self.tokenizer is None:
             return ""
-        with self.tokenizer_lock:
-            return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))

@@ -1,5 +1,6 @@
 """One request in flight: its canvas, its policy, and what it has cost so far."""
 
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -264,7 +265,7 @@ class Row:
             length=view.length,
             masks=int(np.count_nonzero(view.canvas == self.special.mask)),
             rho=density(view, prediction, self.special.eos) if refresh else None,
-            signal=step.signal,
+            signal=_number(step.signal),
             action=_name(edits),
             change=len(self.canvas) - view.length,
             computed=cost,
@@ -285,6 +286,11 @@ class Row:
             (int(at), None if self.canvas[at] == self.special.mask else int(self.canvas[at]))
             for at in np.flatnonzero(self.canvas != expected)
         )
+
+
+def _number(signal: float | None) -> float | None:
+    """Other people's policies may give any number; JSON has neither NaN nor infinity."""
+    return float(signal) if signal is not None and math.isfinite(signal) else None
 
 
 def _name(edits: tuple[Edit, ...]) -> str:
