@@ -110,9 +110,12 @@ def tell_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
         error = context.get("exception")
         message = f"{context['message']}: {type(error).__name__}: {error}"
         now = loop.time()
-        if now - said.get(message, -math.inf) < 1 or len(said) > _MOST_MESSAGES:
+        if now - said.get(message, -math.inf) < 1:
             unsaid[message] += 1
             return
+        if len(said) > _MOST_MESSAGES:
+            said.clear()
+            unsaid.clear()
         said[message] = now
         more = f" (and {unsaid.pop(message)} times before)" if unsaid[message] else ""
         known = isinstance(error, OSError)

@@ -65,20 +65,20 @@ class EventStream(Response):
             with self.generation:
                 async for event in self.events:
                     if not begun:
-                        begun = True
                         await self.generation.in_time(self._begin(send))
+                        begun = True
                     await self.generation.in_time(_send_part(send, _encode(event)))
-                done = _send_part(send, b"data: [DONE]\n\n", more=False)
-                await self.generation.in_time(done)
+            done = _send_part(send, b"data: [DONE]\n\n", more=False)
+            await self.generation.in_time(done)
         except EngineError as error:
             answer = as_api_error(error)
-            if not begun:
-                await answer.response()(scope, receive, send)
-                return
             # Who does not read gets no word of it: the connection ends.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_SECONDS):
-                    await _send_part(send, _encode(answer.body), more=False)
+                    if begun:
+                        await _send_part(send, _encode(answer.body), more=False)
+                    else:
+                        await answer.response()(scope, receive, send)
 
     async def _begin(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}

@@ -82,4 +82,6 @@ class Released(Policy):
             count = min(count, params.max_new_tokens - view.length)
             return view.length + count, (Append(count),)
         count = min(count, view.length - params.min_new_tokens)
+        if count <= 0:
+            return view.length, ()
         return view.length - count, (Trim(count),)
