@@ -8,24 +8,26 @@ DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Pinned here, not in pyproject.toml, so that the small CPU build is installed.
 TORCH ?= torch==2.13.0
+# What was tested together; empty takes the newest that pyproject.toml allows.
+CONSTRAINTS ?= -c constraints.txt
 # Processes that run tests at once.
 WORKERS ?= 2
 
-.PHONY: setup demo test lint format docs reproduce bench bench-cache bench-serve clean help
+.PHONY: setup demo test attack audit lint format docs reproduce bench bench-cache bench-serve clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/ —/'
 
 setup: $(DEV) ## create .venv with the package and everything needed to work on it
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) "$(TORCH)"
-	$(PIP) -e ".[serve]"
+	$(PIP) "$(TORCH)" $(CONSTRAINTS)
+	$(PIP) -e ".[serve]" $(CONSTRAINTS)
 	@touch $@
 
 $(DEV): $(READY)
-	$(PIP) -e ".[dev]"
+	$(PIP) -e ".[dev]" $(CONSTRAINTS)
 	@touch $@
 
 demo: $(READY) ## ρ-EOS beside fixed length and DAEDAL on the embedded model
@@ -33,6 +35,14 @@ demo: $(READY) ## ρ-EOS beside fixed length and DAEDAL on the embedded model
 
 test: $(DEV) ## all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+attack: $(DEV) ## everything that attacks sandbox, server, engine, files and checkpoints, at length
+	@$(BIN)/python -m tests.attack $(AREAS)
+
+audit: $(READY) ## known vulnerabilities of the tested versions; asks a database on the network
+	@$(PYTHON) -m venv $(VENV)/audit
+	@$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	@$(VENV)/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 lint: $(DEV) ## ruff and mypy
 	$(BIN)/ruff format --check .

@@ -2,8 +2,10 @@
 
 from typing import Any, Literal
 
-from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.params import LONGEST, DecodeParams
 from rho_eos.settings import Settings, Texts, setting
+
+_IDS = 2**24  # no vocabulary comes near it
 
 
 class EngineConfig(Settings):
@@ -25,17 +27,22 @@ class EngineConfig(Settings):
     cache: Literal["none", "window"] | None = setting(
         None, "cache of requests that do not say (see the decoding parameter)"
     )
-    cache_window: int | None = setting(None, "likewise", ge=1)
-    cache_back: int | None = setting(None, "likewise", ge=0)
-    cache_commits: int | None = setting(None, "likewise", ge=1)
-    cache_steps: int | None = setting(None, "likewise", ge=1)
+    cache_window: int | None = setting(None, "likewise", ge=1, le=LONGEST)
+    cache_back: int | None = setting(None, "likewise", ge=0, le=LONGEST)
+    cache_commits: int | None = setting(None, "likewise", ge=1, le=LONGEST)
+    cache_steps: int | None = setting(None, "likewise", ge=1, le=LONGEST)
     cache_unsure: float | None = setting(None, "likewise", ge=0, le=1)
     max_cache_megabytes: int = setting(
-        4096, "memory for cached keys and values; a row that finds no room runs exact", ge=0
+        4096,
+        "memory for cached keys and values; a row that finds no room runs exact",
+        ge=0,
+        le=2**30,
     )
-    mask_token_id: int | None = setting(None, "MASK id, if not the checkpoint's", ge=0)
-    eos_token_id: int | None = setting(None, "EOS id, if not the checkpoint's", ge=0)
-    end_of_turn_id: int | None = setting(None, "end-of-turn id, if not the tokenizer's", ge=0)
+    mask_token_id: int | None = setting(None, "MASK id, if not the checkpoint's", ge=0, le=_IDS)
+    eos_token_id: int | None = setting(None, "EOS id, if not the checkpoint's", ge=0, le=_IDS)
+    end_of_turn_id: int | None = setting(
+        None, "end-of-turn id, if not the tokenizer's", ge=0, le=_IDS
+    )
     plugin: Texts = setting((), "module or file.py with policies or tasks of your own; repeatable")
 
     def request_defaults(self) -> dict[str, Any]:

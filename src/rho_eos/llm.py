@@ -43,11 +43,11 @@ class LLM:
         device = choose_device(self.config.device)
         self.placement = place(self.config, self.checkpoint, device)
         logger.info("%s: %s", self.config.model, self.placement.sentence)
+        self.preparer = Preparer(self.checkpoint, self.config)
         self.model = load_model(self.checkpoint, self.placement)
         self.tokenizer = self.checkpoint.tokenizer
         self.special = self.checkpoint.special
         self.context_length = self.checkpoint.context_length
-        self.preparer = Preparer(self.checkpoint, self.config)
         self.runner = ModelRunner(
             self.model,
             self.special,

@@ -4,9 +4,9 @@ It needs a checkpoint's tokenizer and configuration, not its weights: requests f
 elsewhere are checked here all the same.
 """
 
-import threading
 from collections.abc import Sequence
 
+from rho_eos.chat_template import prepare as prepare_template
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import find_policy
@@ -29,8 +29,13 @@ class Preparer:
         self.checkpoint = checkpoint
         self.defaults = config.request_defaults()
         self.tokenizer = checkpoint.tokenizer
-        # How a tokenizer treats special tokens is its state, set for each text: one at a time.
-        self.tokenizer_lock = threading.Lock()
+        if self.tokenizer is not None:
+            # Set once, here: from then on nothing changes it, and threads can share it unlocked.
+            backend = self.tokenizer.backend_tokenizer
+            backend.no_truncation()
+            backend.no_padding()
+            backend.encode_special_tokens = False
+            prepare_template(self.tokenizer)
 
     def prepare(
         self,
@@ -60,20 +65,21 @@ class Preparer:
         _check_that_one_is_given(params, canvas, suffix, template)
         behind: list[int] = []
         layout = None
-        with self.tokenizer_lock:
-            if template is not None:
-                layout = lay_out(
-                    template, self.tokenizer, special, vocabulary, params.initial_length
-                )
-                ids = self._before(prompt, layout, raw)
-                behind, canvas = layout.suffix, layout.canvas
-            elif suffix is not None:
-                behind = encode_suffix(suffix, self.tokenizer, special, vocabulary)
-                ids = self._prefix(prompt, raw, answer_prefix)
-            else:
-                ids = encode_prompt(
-                    _not_none(prompt), self.tokenizer, vocabulary, raw, answer_prefix
-                )
+        if template is not None:
+            layout = lay_out(template, self.tokenizer, special, vocabulary, params.initial_length)
+            ids = self._before(prompt, layout, raw)
+            behind, canvas = layout.suffix, layout.canvas
+        elif suffix is not None:
+            behind = encode_suffix(suffix, self.tokenizer, special, vocabulary)
+            ids = self._prefix(prompt, raw, answer_prefix)
+        else:
+            ids = encode_prompt(_not_none(prompt), self.tokenizer, vocabulary, raw, answer_prefix)
+        highest = max((*ids, *behind, *(canvas or ())), default=0)
+        if highest >= vocabulary:
+            raise UserError(
+                f"the tokenizer makes id {highest} of this prompt, but the model's vocabulary has "
+                f"{vocabulary} ids"
+            )
         if special.mask in ids:
             raise UserError(
                 f"the prompt holds the MASK id {special.mask}; MASKs belong into "
@@ -149,8 +155,7 @@ class Preparer:
     def detokenize(self, ids: list[int]) -> str:
         if self.tokenizer is None:
             return ""
-        with self.tokenizer_lock:
-            return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
 
 def _not_none(prompt: Prompt | None) -> Prompt:

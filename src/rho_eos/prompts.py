@@ -4,10 +4,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jinja2 import TemplateError
-
+from rho_eos.chat_template import render
 from rho_eos.errors import UserError
-from rho_eos.user_text import added_among, encode_as_text, holds_added_token, split_at_added
+from rho_eos.user_text import (
+    added_among,
+    encode_as_text,
+    encode_with_added,
+    holds_added_token,
+    split_at_added,
+)
 
 Message = Mapping[str, Any]
 #: A text, a conversation, token ids, or a mapping that holds one of them under its name.
@@ -54,10 +59,10 @@ def encode_chat(messages: Sequence[Message], tokenizer: Any, answer_prefix: str 
         text = "\n\n".join(message["content"] for message in messages)
         return encode_as_text(tokenizer, text + answer_prefix, add_special_tokens=True)
     _check_other_fields(messages, tokenizer)
-    alone = _render(tokenizer, [_marked(message, n) for n, message in enumerate(messages)])
-    own = added_among(tokenizer, tokenizer.encode(alone, add_special_tokens=False))
-    text = _render(tokenizer, messages) + answer_prefix
-    ids = list(tokenizer.encode(text, add_special_tokens=False))
+    alone = render(tokenizer, [_marked(message, n) for n, message in enumerate(messages)])
+    own = added_among(tokenizer, encode_with_added(tokenizer, alone))
+    text = render(tokenizer, messages) + answer_prefix
+    ids = encode_with_added(tokenizer, text)
     if added_among(tokenizer, ids) == own:
         return ids
     contents = [message["content"] for message in messages] + [answer_prefix]
@@ -131,13 +136,3 @@ def _check_other_fields(messages: Sequence[Message], tokenizer: Any) -> None:
         for field, value in message.items():
             if field != "content" and holds_added_token(tokenizer, str(value)):
                 raise UserError(f"the {field} of a message holds a special token: {value!r}")
-
-
-def _render(tokenizer: Any, messages: Sequence[Message]) -> str:
-    try:
-        text = tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=True
-        )
-    except TemplateError as error:  # some templates insist on turns that alternate, or on roles
-        raise UserError(f"the model's chat template refuses these messages: {error}") from error
-    return str(text)

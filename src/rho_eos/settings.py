@@ -6,7 +6,7 @@ field, what it got, what it takes.
 """
 
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -28,6 +28,14 @@ def _as_tuple(value: Any) -> Any:
 
 #: A text or a list of texts, none of them empty.
 Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_as_tuple)]
+#: Few of them, none long: what is looked for in every step of a request.
+MOST_TEXTS, LONGEST_TEXT = 16, 1024
+FewTexts = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)], ...],
+    BeforeValidator(_as_tuple),
+    Field(max_length=MOST_TEXTS),
+]
+_LONGEST_SHOWN = 200  # characters of a bad value that a sentence repeats
 
 
 class Settings(BaseModel):
@@ -64,11 +72,21 @@ class Settings(BaseModel):
         verb = "holds" if len(first["loc"]) > 1 else "is"
         ours = first["type"] == "value_error"  # a check of ours says itself what it takes
         what = first["ctx"]["error"] if ours else takes(cls.model_fields[name])
-        return f"{name} {verb} {first['input']!r}, but takes {what}"
+        return f"{name} {verb} {shown(first['input'])}, but takes {what}"
 
     @classmethod
     def _unknown(cls, name: str) -> str:
         return f"unknown parameter {name!r}; known are {', '.join(cls.model_fields) or 'none'}"
+
+
+def shown(value: Any) -> str:
+    """A bad value as a sentence shows it: cut where it is long."""
+    try:
+        text = repr(value[:_LONGEST_SHOWN] if isinstance(value, str | bytes) else value)
+    except (ValueError, RecursionError):  # an integer or a nesting that Python will not print
+        return f"a value of type {type(value).__name__}"
+    cut = len(text) > _LONGEST_SHOWN or (isinstance(value, str) and len(value) > _LONGEST_SHOWN)
+    return text[:_LONGEST_SHOWN] + "…" if cut else text
 
 
 def kinds(annotation: Any) -> list[Any]:
@@ -119,8 +137,21 @@ def _takes_value(field: FieldInfo) -> str:
     if kind in (int, float):
         return _whole(bounds(field)) if kind is int else f"a number{_in_range(bounds(field))}"
     if get_origin(kind) is tuple:
-        return "a non-empty text or a list of them"
+        return _takes_texts(kind, field)
     return "a non-empty text"
+
+
+def _takes_texts(kind: Any, field: FieldInfo) -> str:
+    """`a non-empty text or a list of them`, with the limits on both where there are some."""
+    of_items = [limit for each in get_args(get_args(kind)[0])[1:] for limit in each.metadata]
+    longest, most = _max_length(of_items), _max_length(field.metadata)
+    text = "a non-empty text" + (f" of at most {longest} characters" if longest else "")
+    return f"{text} or a list of {f'at most {most}' if most else 'them'}"
+
+
+def _max_length(limits: Iterable[Any]) -> int | None:
+    found = (getattr(limit, "max_length", None) for limit in limits)
+    return next((length for length in found if length is not None), None)
 
 
 def _whole(limits: Mapping[str, float]) -> str:

@@ -55,4 +55,4 @@ def write_trace(path: Path, outputs: Iterable[Output]) -> None:
         for output in outputs:
             for record in output.trace:
                 line = {"id": output.id, **record.as_dict()}
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")

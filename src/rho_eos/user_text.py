@@ -20,11 +20,11 @@ def encode_as_text(tokenizer: Any, text: str, add_special_tokens: bool = False) 
     """The ids of a user's text, with what the tokenizer puts around a text if asked for."""
     added = tokenizer.added_tokens_decoder
     plain = _without_added_tokens(tokenizer.backend_tokenizer)
-    encoding = plain.encode(text, add_special_tokens=False)
+    encoding = _encode(plain, text)
     if not added.keys().isdisjoint(encoding.ids):
         # The model has some of them in its own vocabulary and may find one that is whole.
         parts = _broken_up(text, (token.content for token in added.values()))
-        encoding = Encoding.merge([plain.encode(part, add_special_tokens=False) for part in parts])
+        encoding = Encoding.merge([_encode(plain, part) for part in parts])
     for token in encoding.ids:
         if token in added:
             raise UserError(
@@ -34,6 +34,11 @@ def encode_as_text(tokenizer: Any, text: str, add_special_tokens: bool = False) 
     if add_special_tokens:
         encoding = plain.post_process(encoding)
     return list(encoding.ids)
+
+
+def encode_with_added(tokenizer: Any, text: str) -> list[int]:
+    """The ids of a text in which added tokens are what they mean."""
+    return list(_encode(tokenizer.backend_tokenizer, text).ids)
 
 
 def holds_added_token(tokenizer: Any, text: str) -> bool:
@@ -63,6 +68,12 @@ def split_at_added(tokenizer: Any, text: str) -> list[str | int]:
         tokens[piece if piece in tokens else piece.strip()][0] if index % 2 else piece
         for index, piece in enumerate(pieces)
     ]
+
+
+def _encode(tokenizer: Tokenizer, text: str) -> Encoding:
+    """A batch of one: unlike a single text it leaves Python's lock to other threads meanwhile."""
+    (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+    return encoding
 
 
 def _without_added_tokens(full: Tokenizer) -> Tokenizer:

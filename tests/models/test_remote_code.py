@@ -1,15 +1,19 @@
 """A checkpoint that names its own code is read without it, and without asking."""
 
+import ast
 import json
 import os
 import pty
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import AutoModel, AutoModelForMaskedLM
 
+import rho_eos
 from rho_eos.config import EngineConfig
 from rho_eos.errors import UserError
 from rho_eos.models.loading import open_checkpoint
@@ -26,7 +30,9 @@ AUTO_MAP = {
 
 def booby_trapped(tmp_path: Path, name: str) -> Path:
     folder = changed(tmp_path, name, auto_map=AUTO_MAP)
-    (folder / "bomb.py").write_text("raise SystemExit('remote code was run')\n")
+    (folder / "bomb.py").write_text(
+        f"open({str(folder / 'ran')!r}, 'w')\nraise SystemExit('remote code was run')\n"
+    )
     tokenizer = byte_tokenizer()
     tokenizer.save_pretrained(folder)
     settings = json.loads((folder / "tokenizer_config.json").read_text())
@@ -90,3 +96,76 @@ def test_a_tokenizer_that_is_only_code_is_refused(tmp_path: Path) -> None:
     (folder / "tokenizer.json").unlink()
     with pytest.raises(UserError, match=r"BombTokenizer.*code, which is never run"):
         open_checkpoint(EngineConfig(model=str(folder), mask_token_id=3))
+
+
+#: Every way a tokenizer can name code of its own.
+TOKENIZERS: list[dict[str, Any]] = [
+    {"tokenizer_class": "BombTokenizer", "auto_map": {"AutoTokenizer": ["bomb.T", None]}},
+    {"tokenizer_class": "BombTokenizer", "auto_map": {"AutoTokenizer": [None, "bomb.T"]}},
+    {"tokenizer_class": "BombTokenizer", "auto_map": {"AutoTokenizer": "bomb.T"}},
+    {"tokenizer_class": "BombTokenizer", "auto_map": ["bomb.T", "bomb.T"]},
+    {"tokenizer_class": "LlamaTokenizer", "auto_map": {"AutoTokenizer": ["bomb.T", "bomb.T"]}},
+    {"tokenizer_class": "PreTrainedTokenizerFast", "auto_map": {"AutoTokenizer": ["bomb.T", None]}},
+    {"tokenizer_class": None, "auto_map": {"AutoTokenizer": ["bomb.T", "bomb.T"]}},
+    {"auto_map": {"AutoTokenizer": ["bomb.T", "bomb.T"], "AutoProcessor": "bomb.P"}},
+    {"tokenizer_class": "someone/repository--bomb.T", "auto_map": {"AutoTokenizer": ["a--b.T"]}},
+]
+OPEN = """
+import sys
+from rho_eos import LLM, UserError
+for folder in sys.argv[1:]:
+    try:
+        LLM(folder, mask_token_id=3)
+    except UserError as error:
+        print("refused:", error)
+    else:
+        print("loaded")
+print("all seen")
+"""
+
+
+def test_who_answers_yes_on_a_terminal_is_not_even_asked(tmp_path: Path) -> None:
+    """Input, output and errors are a terminal, on which somebody types y again and again."""
+    folders = []
+    for number, fields in enumerate(TOKENIZERS):
+        folder = booby_trapped(tmp_path / str(number), "illada")
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        settings = {key: value for key, value in settings.items() if key != "tokenizer_class"}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings | fields))
+        folders.append(folder)
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", OPEN, *map(str, folders)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        os.close(theirs)
+        os.write(ours, b"y\n" * 50)
+        said = b""
+        with suppress(OSError):  # that is how a terminal ends
+            while part := os.read(ours, 65536):
+                said += part
+        assert process.wait(240) == 0, said.decode()
+    finally:
+        os.close(ours)
+    assert b"all seen" in said and b"loaded" in said, said.decode()
+    assert b"[y/N]" not in said and b"Do you wish" not in said
+    assert [folder for folder in folders if (folder / "ran").exists()] == []
+
+
+def test_nowhere_is_remote_code_left_to_a_default() -> None:
+    """Where it is not said, transformers asks."""
+    calls = []
+    for file in sorted(Path(rho_eos.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr != "from_pretrained" or ast.unparse(node.func.value) == "super()":
+                continue
+            said = {word.arg: ast.unparse(word.value) for word in node.keywords}
+            calls.append((file.name, node.lineno, said.get("trust_remote_code")))
+    assert len(calls) >= 3
+    assert [call for call in calls if call[2] != "False"] == []

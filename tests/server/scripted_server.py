@@ -17,7 +17,7 @@ from rho_eos.engine.request import Request
 from rho_eos.engine.row import Row
 from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
-from rho_eos.server.run import impatient_protocol
+from rho_eos.server.connection import strict_protocol
 from rho_eos.server.service import Service
 from tests.scripted import SPECIAL, Script, ScriptedRunner, decode, encode, engine_of
 from tests.support import wait_until
@@ -112,7 +112,7 @@ def serving(runner: ControlledRunner, max_rows: int = 32, **config: Any) -> Iter
         uvicorn.Config(
             create_app(service),
             port=0,
-            http=impatient_protocol(settings),
+            http=strict_protocol(settings),
             log_config=None,
             timeout_graceful_shutdown=10,
         )

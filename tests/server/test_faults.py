@@ -139,7 +139,7 @@ def test_while_it_drains_running_requests_finish_and_new_ones_are_turned_away() 
 
 
 def test_slow_senders_are_turned_away_and_hold_nobody_up() -> None:
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     with serving(ControlledRunner(says("ok")), body_seconds=0.5) as server:
         address = ("127.0.0.1", httpx.URL(server.url).port)
         with (
@@ -147,7 +147,7 @@ def test_slow_senders_are_turned_away_and_hold_nobody_up() -> None:
             socket.create_connection(address, timeout=20) as second_head,
             socket.create_connection(address, timeout=20) as half_a_body,
         ):
-            second_head.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            second_head.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             answer = b""
             while b"alive" not in answer:
                 answer += second_head.recv(4096)

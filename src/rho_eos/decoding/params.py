@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from rho_eos.errors import UserError
-from rho_eos.settings import Settings, Texts, is_optional, setting
+from rho_eos.settings import FewTexts, Settings, is_optional, setting, shown
 
 DEFAULT_POLICY = "rho-eos"
 #: No canvas of any model comes near it; it only keeps a slip of the pen from taking all memory.
@@ -37,7 +37,7 @@ class DecodeParams(Settings):
     cfg_scale: float = setting(
         0.0, "classifier-free guidance; above 0 it doubles the cost", ge=0, le=100
     )
-    stop: Texts = setting((), "end the text before this string; repeatable")
+    stop: FewTexts = setting((), "end the text before this string; repeatable")
     early_stop: bool = setting(True, "stop once the text is complete; same text, fewer steps")
     trace: bool = setting(False, "record every step")
     cache: Literal["none", "window"] = setting(
@@ -106,7 +106,7 @@ class DecodeParams(Settings):
     def _check(self, field: str, ok: bool, takes: str) -> None:
         """For checks that look at several fields."""
         if not ok:
-            raise UserError(f"{field} is {getattr(self, field)!r}, but takes {takes}")
+            raise UserError(f"{field} is {shown(getattr(self, field))}, but takes {takes}")
 
     @classmethod
     def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from rho_eos.decoding.params import DEFAULT_POLICY, DecodeParams
 from rho_eos.decoding.policy import Policy
 from rho_eos.errors import UserError
 from rho_eos.plugins import load_entry_points
+from rho_eos.settings import shown
 
 ENTRY_POINTS = "rho_eos.policies"
 
@@ -56,7 +57,7 @@ def foreign_policies() -> list[type[Policy]]:
 def find_policy(name: Any) -> type[Policy]:
     known = policies()
     if not isinstance(name, str) or name not in known:
-        raise UserError(f"policy is {name!r}, but takes one of {', '.join(known)}")
+        raise UserError(f"policy is {shown(name)}, but takes one of {', '.join(known)}")
     return known[name]
 
 

@@ -59,6 +59,10 @@ class AsyncEngine:
         return len(self._engine.scheduler.running)
 
     @property
+    def in_flight(self) -> int:
+        return len(self._open)
+
+    @property
     def waiting(self) -> int:
         return max(0, len(self._open) - self.running)
 

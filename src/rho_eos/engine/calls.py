@@ -24,7 +24,7 @@ class Call:
     ) -> None:
         self.unfinished = size
         self._withdraw = withdraw
-        self._deadline = deadline  # of the event loop's clock
+        self.deadline = deadline  # of the event loop's clock
         self._news: asyncio.Queue[News | EngineError] = asyncio.Queue()
 
     def __enter__(self) -> Self:
@@ -45,7 +45,7 @@ class Call:
         if not self.unfinished:
             raise StopAsyncIteration
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with asyncio.timeout_at(self.deadline):
                 news = await self._news.get()
         except TimeoutError:
             raise DeadlineExceededError(

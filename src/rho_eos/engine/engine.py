@@ -22,9 +22,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
+import numpy as np
+
 from rho_eos.decoding.edits import EditError
 from rho_eos.decoding.policy import Keeps, Prediction, View
-from rho_eos.engine.errors import EngineError, RequestFailedError
+from rho_eos.engine.errors import EngineError, NotFiniteError, RequestFailedError
 from rho_eos.engine.memory import give_back, is_out_of_memory
 from rho_eos.engine.request import Detail, Detokenize, Handle, Request, StepEvent
 from rho_eos.engine.row import Row
@@ -171,12 +173,16 @@ class Engine:
     def _advance(self, row: Row, prediction: Prediction) -> None:
         try:
             view = row.view()
+            _check_finite(prediction)
             record = row.advance(view, prediction)
             self.observe(row, record)
             self._file(row, view, prediction, record)
         except BaseException as error:
             # Half a step may have been taken: whatever interrupted it, this row cannot go on.
-            self._fail(row, error, f"policy {row.params.policy} failed")
+            at_fault = f"policy {row.params.policy}"
+            if isinstance(error, NotFiniteError):
+                at_fault = "the model"
+            self._fail(row, error, f"{at_fault} failed")
             if not isinstance(error, Exception):
                 raise
 
@@ -266,9 +272,20 @@ class Engine:
         )
 
 
+def _check_finite(prediction: Prediction) -> None:
+    """Weights with NaN, or products too large for their precision: no token means anything."""
+    bad = np.count_nonzero(~np.isfinite(prediction.confidence + prediction.eos_probability))
+    if bad:
+        raise NotFiniteError(
+            f"its logits are NaN or infinite, or forbid every token, at {bad} of "
+            f"{len(prediction.confidence)} positions"
+        )
+
+
 def _failure(what: str, error: BaseException, positions: int = 0) -> EngineError:
     """With its cause, for who is in this process; its words tell no more than the kind of it."""
-    reason = str(error) if isinstance(error, EditError) else type(error).__name__
+    said = isinstance(error, EditError | NotFiniteError)
+    reason = str(error) if said else type(error).__name__
     if is_out_of_memory(error):
         reason = f"there is not enough memory for the {positions} positions of this request"
     failure = RequestFailedError(f"{what}: {reason}")

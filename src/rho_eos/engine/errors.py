@@ -17,5 +17,9 @@ class RequestFailedError(EngineError):
     """The model or the policy raised while it worked on this request."""
 
 
+class NotFiniteError(ValueError):
+    """The model's logits leave nothing to choose from."""
+
+
 class DeadlineExceededError(EngineError):
     """The request was not finished in the time it had."""

@@ -1,5 +1,6 @@
 """One request in flight: its canvas, its policy, and what it has cost so far."""
 
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -323,10 +324,7 @@ class Row:
 
     def _reason_at_the_end(self) -> FinishReason:
         """A canvas before a suffix is complete when it is full, any other when it has an end."""
-        if len(self.suffix):
-            complete = not len(self.masked)
-        else:
-            complete = bool(self._ends().any())
+        complete = not len(self.masked) if len(self.suffix) else bool(self._ends().any())
         return FinishReason.STOP if complete else FinishReason.LENGTH
 
     def _apply(self, edits: tuple[Edit, ...]) -> np.ndarray:
@@ -380,7 +378,7 @@ class Row:
             length=view.length,
             masks=int(np.count_nonzero(view.canvas == self.special.mask)),
             rho=density(view, prediction, self.special.eos) if refresh else None,
-            signal=step.signal,
+            signal=_number(step.signal),
             action=_name(edits),
             change=len(self.canvas) - view.length,
             computed=computed,
@@ -417,6 +415,11 @@ def _followed(gaps: np.ndarray, moved: np.ndarray) -> np.ndarray:
     if np.any(new == unknown):
         raise EditError("there is no gap between these two given texts")
     return new
+
+
+def _number(signal: float | None) -> float | None:
+    """Other people's policies may give any number; JSON has neither NaN nor infinity."""
+    return float(signal) if signal is not None and math.isfinite(signal) else None
 
 
 def _name(edits: tuple[Edit, ...]) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from rho_eos.engine.batch import RowInput, positions_of
+from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.runner import ModelRunner
 
 
@@ -48,4 +49,6 @@ def _score(runner: ModelRunner, rows: Sequence[Masked], parallel: int) -> list[n
         for part, logits in runner.logits(batch, parallel)
     ]
     scores = torch.cat(parts).cpu().numpy().astype(np.float64)
+    if not np.isfinite(scores).all():
+        raise RequestFailedError("the model failed: its logits are NaN or infinite")
     return np.split(scores, batch.starts[1:])

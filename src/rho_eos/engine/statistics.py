@@ -65,10 +65,13 @@ class Statistics:
         token = choose(logits, self.draws.at(part))
         asks = self._index(self.asks_margin[part])
         best_two = logits[asks].topk(2).indices if len(asks) else None
+        # Not finite where the logits hold NaN or infinity, or where nothing is left to choose.
+        possible = logits.gather(-1, token[:, None])[:, 0].isfinite()
         logits[:, self.never_or_later] = hidden_columns
         probabilities = torch.softmax(logits, -1, out=logits)  # in place: no second chunk
         kept[:, TOKEN] = token
-        kept[:, CONFIDENCE] = probabilities.gather(-1, token[:, None])[:, 0]
+        confidence = probabilities.gather(-1, token[:, None])[:, 0]
+        kept[:, CONFIDENCE] = confidence.masked_fill_(~possible, torch.nan)
         kept[:, EOS] = probabilities[:, self.special.eos]
         if best_two is not None:
             best, second = probabilities[asks].gather(-1, best_two).unbind(-1)

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from rho_eos.announced import load
 from rho_eos.bulk import decode_all
+from rho_eos.chat_template import render
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.request import Request
 from rho_eos.errors import UserError
@@ -171,13 +172,11 @@ class RhoEosLM(TemplateLM):
         """Without a generation prompt the last message is the start of the answer."""
         if self.tokenizer.chat_template is None:
             raise UserError("this model has no chat template; leave out --apply_chat_template")
-        return str(
-            self.tokenizer.apply_chat_template(
-                chat_history,
-                tokenize=False,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=not add_generation_prompt,
-            )
+        return render(
+            self.tokenizer,
+            chat_history,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=not add_generation_prompt,
         )
 
     @property

@@ -1,6 +1,5 @@
 """What the local Hub cache holds, as `rho-eos models` lists it."""
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from huggingface_hub.errors import CacheNotFound
 from rho_eos.errors import UserError
 from rho_eos.models import FAMILIES
 from rho_eos.models.loading import TINY, measure, weight_files
+from rho_eos.models.sanity import check_files, read_json
 
 #: Bytes that a parameter takes. Quantised weights carry scales, and some layers stay as they were.
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.1, "int4": 0.6}
@@ -100,7 +100,8 @@ def _describe(
 
 def _estimate(folder: Path, config: dict[str, Any]) -> int | None:
     """Of weights that are not all here: the bytes their index names, over those of a parameter."""
-    total = _read(folder / "model.safetensors.index.json").get("metadata", {}).get("total_size")
+    metadata = _read(folder / "model.safetensors.index.json").get("metadata")
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
     dtype = getattr(torch, str(config.get("dtype") or config.get("torch_dtype")), None)
     if not isinstance(total, int | float) or not isinstance(dtype, torch.dtype):
         return None
@@ -109,10 +110,10 @@ def _estimate(folder: Path, config: dict[str, Any]) -> int | None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        check_files(path.parent)
+        return read_json(path)
+    except UserError:
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 def fitting(parameters: int, free: int) -> dict[str, bool]:

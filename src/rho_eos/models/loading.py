@@ -1,6 +1,5 @@
 """From a folder or a Hub id to a model on a device. safetensors only, never any remote code."""
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,13 @@ from rho_eos.models.hub import HubModel, find_hub_model, remote_header
 from rho_eos.models.known import did_you_mean
 from rho_eos.models.placement import Placement
 from rho_eos.models.quantize import quantize
+from rho_eos.models.sanity import (
+    check_amount,
+    check_config,
+    check_files,
+    check_heads,
+    read_json,
+)
 from rho_eos.models.special_tokens import find_special_tokens
 from rho_eos.models.widening import widen
 from rho_eos.tokens import SpecialTokens
@@ -66,10 +72,12 @@ class Checkpoint:
 def open_checkpoint(config: EngineConfig) -> Checkpoint:
     """Find the checkpoint, asking the Hub if need be, and check that it can be loaded."""
     folder, hub = find_folder(config.model, config.revision)
+    check_files(folder)
     model_config = _read_config(folder)
     tokenizer = _read_tokenizer(folder)
     files = weight_files(folder)
     parameters, stored_bytes, dtypes = measure(files, hub)
+    check_amount(model_config, parameters)
     return Checkpoint(
         folder,
         model_config,
@@ -103,10 +111,14 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
             dtype=placement.stored if quantized else placement.precision.weights,
             use_safetensors=True,
             attn_implementation=PACKED,
+            trust_remote_code=False,
         )
-    except (OSError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"cannot load the weights in {checkpoint.folder}: {reason}") from error
+    except UserError:
+        raise
+    except Exception as error:  # whatever a damaged file leads to, it is the file that is at fault
+        raise UserError(
+            f"cannot load the weights in {checkpoint.folder}: {_reason(error)}"
+        ) from error
     finally:
         progress.enable_progress_bar()
     model.eval().requires_grad_(False)
@@ -148,30 +160,31 @@ def find_folder(model: str, revision: str | None = None) -> tuple[Path, HubModel
     return hub.folder, hub
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"cannot read {path}: it is no JSON object")
-    return content
-
-
 def _read_config(folder: Path) -> Any:
     path = folder / "config.json"
     if not path.exists():
         raise UserError(f"{folder} has no config.json, so it is no checkpoint folder")
+    content = read_json(path)
     try:
-        family = find_family(_read_json(path))
+        family = find_family(content)
+        check_config(content)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     try:
-        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        check_heads(config)
     except UserError:
         raise
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{path} is no usable {family.name} config: {error}") from error
+    except Exception as error:  # fields of any type lead to errors of any type
+        raise UserError(f"{path} is no usable {family.name} config: {_reason(error)}") from error
+    return config
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of what it says, after its kind where that says little."""
+    lines = str(error).strip().splitlines() or [""]
+    known = isinstance(error, OSError | ValueError | RuntimeError | SafetensorError)
+    return lines[0] if known and lines[0] else f"{type(error).__name__}: {lines[0]}"
 
 
 def _read_tokenizer(folder: Path) -> Any:
@@ -179,7 +192,7 @@ def _read_tokenizer(folder: Path) -> Any:
     whole = (folder / "tokenizer.json").exists()
     if not settings.exists() and not whole:
         return None
-    declared = _read_json(settings) if settings.exists() else {}
+    declared = read_json(settings) if settings.exists() else {}
     kind = str(declared.get("tokenizer_class"))
     loader: Any = AutoTokenizer
     if kind in NATIVE_TOKENIZERS:
@@ -193,7 +206,7 @@ def _read_tokenizer(folder: Path) -> Any:
     try:
         tokenizer = loader.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises plain Exception for a bad file
-        raise UserError(f"cannot read the tokenizer in {folder}: {error}") from error
+        raise UserError(f"cannot read the tokenizer in {folder}: {_reason(error)}") from error
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise UserError(f"the tokenizer in {folder} is a {kind}, which has no fast form")
     return tokenizer
@@ -202,13 +215,19 @@ def _read_tokenizer(folder: Path) -> Any:
 def weight_files(folder: Path) -> tuple[Path, ...]:
     """Where the weights are, or will be when they are fetched."""
     index = folder / "model.safetensors.index.json"
-    if not index.exists():
-        return (folder / "model.safetensors",)
-    shards = _read_json(index).get("weight_map", {}).values()
-    names = sorted({str(name) for name in shards})
-    if not names or any(Path(name).name != name for name in names):
+    single = folder / "model.safetensors"
+    if single.exists() or not index.exists():  # transformers takes the single one, too
+        return (single,)
+    shards = read_json(index).get("weight_map")
+    names = sorted(set(map(str, shards.values()))) if isinstance(shards, dict) else []
+    if not names or any(not _is_file_name(name) for name in names):
         raise UserError(f"{index} is damaged: its weight_map does not name files of its folder")
     return tuple(folder / name for name in names)
+
+
+def _is_file_name(name: str) -> bool:
+    """A weight file beside its index: neither a path nor anything else."""
+    return name.endswith(".safetensors") and not set(name) & set("/\\\0") and name[0] != "."
 
 
 def measure(files: tuple[Path, ...], hub: HubModel | None) -> tuple[int, int, tuple[str, ...]]:
@@ -241,6 +260,6 @@ def _header(file: Path) -> Counter[str]:
             for key in weights.keys():  # noqa: SIM118 (not a dict)
                 piece = weights.get_slice(key)
                 parameters[str(piece.get_dtype())] += torch.Size(piece.get_shape()).numel()
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, RuntimeError, OverflowError) as error:
         raise UserError(f"{file} is damaged or incomplete: {error}") from error
     return parameters

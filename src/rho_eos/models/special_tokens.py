@@ -8,6 +8,7 @@ from typing import Any
 from rho_eos.config import EngineConfig
 from rho_eos.errors import UserError
 from rho_eos.models.family import FAMILIES
+from rho_eos.settings import shown
 from rho_eos.tokens import SpecialTokens
 
 #: Names of the end-of-turn token in the chat formats we know, tried after the family's own.
@@ -32,11 +33,7 @@ def find_special_tokens(config: EngineConfig, model_config: Any, tokenizer: Any)
     for name, value in (("mask_token_id", mask), ("eos_token_id", eos)):
         if value is None:
             raise UserError(f"neither config nor tokenizer has a {name}; give one as {name}")
-        if not 0 <= value < model_config.vocab_size:
-            raise UserError(
-                f"{name} is {value}, but takes an id below {model_config.vocab_size}, "
-                "the size of the model's vocabulary"
-            )
+        _check_id(name, value, model_config.vocab_size)
     assert mask is not None and eos is not None
     if mask == eos:
         raise UserError(f"mask_token_id and eos_token_id are both {mask}, but must differ")
@@ -44,8 +41,20 @@ def find_special_tokens(config: EngineConfig, model_config: Any, tokenizer: Any)
         config.end_of_turn_id,
         _named(tokenizer, (*family.end_of_turn_names, *END_OF_TURN_NAMES)),
     )
+    if end_of_turn is not None:
+        _check_id("end_of_turn_id", end_of_turn, model_config.vocab_size)
     expand = _first(getattr(model_config, "expand_token_id", None), _named(tokenizer, EXPAND_NAMES))
+    if expand is not None:
+        _check_id("expand_token_id", expand, model_config.vocab_size)
     return SpecialTokens(mask, eos, end_of_turn, expand)
+
+
+def _check_id(name: str, value: Any, vocabulary: int) -> None:
+    if type(value) is not int or not 0 <= value < vocabulary:
+        raise UserError(
+            f"{name} is {shown(value)}, but takes an id below {vocabulary}, "
+            "the size of the model's vocabulary"
+        )
 
 
 def _first(*candidates: int | list[int] | None) -> int | None:

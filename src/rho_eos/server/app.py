@@ -1,6 +1,6 @@
 """The endpoints. Each reads a checked request, puts it in flight and lays out what comes back.
 
-RequestLog → (CORS) → KeyMiddleware → BodyLimit → endpoint → Service → AsyncEngine
+RequestLog → HostCheck → (CORS) → KeyMiddleware → BodyLimit → endpoint → Service → AsyncEngine
 """
 
 from collections.abc import AsyncIterator
@@ -21,6 +21,7 @@ from rho_eos.engine.request import Detail
 from rho_eos.server import errors
 from rho_eos.server.auth import KeyMiddleware, KeyRing
 from rho_eos.server.denoise import TokenTexts, denoise_events
+from rho_eos.server.hosts import AllowedHosts, HostCheck
 from rho_eos.server.middleware import BodyLimit, RequestLog
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.protocol import AnyRequest, request_models
@@ -74,6 +75,7 @@ def create_app(service: Service) -> FastAPI:
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
         )
+    app.add_middleware(HostCheck, hosts=AllowedHosts(config.host, config.allowed_host))
     app.add_middleware(RequestLog)
     return app
 

@@ -44,7 +44,8 @@ class KeyMiddleware:
             401,
             "a valid API key is needed: send it as 'Authorization: Bearer …'",
             "invalid_api_key",
-            headers={"WWW-Authenticate": "Bearer"},
+            # Whatever else it would send is not worth reading.
+            headers={"WWW-Authenticate": "Bearer", "Connection": "close"},
         )
         await error.response()(scope, receive, send)
 

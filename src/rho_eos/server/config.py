@@ -7,10 +7,12 @@ from typing import Self
 
 from pydantic import model_validator
 
+from rho_eos.decoding.params import LONGEST
 from rho_eos.errors import UserError
 from rho_eos.settings import Settings, Texts, setting
 
 API_KEY_VARIABLE = "RHO_EOS_API_KEY"
+MONTH = 31 * 24 * 3600.0  # in seconds: nobody waits longer
 
 
 class ServerConfig(Settings):
@@ -28,23 +30,40 @@ class ServerConfig(Settings):
     )
     api_key_file: str | None = setting(None, "file with one such key on each line", min_length=1)
     cors_origin: Texts = setting((), "web origin whose pages may call; repeatable")
-    max_waiting: int = setting(256, "requests that may wait for a place; beyond, status 429", ge=0)
-    max_choices: int = setting(16, "texts that one request may ask for (n times prompts)", ge=1)
+    allowed_host: Texts = setting(
+        (), "name that clients may call this server by, beside its address; repeatable, * is any"
+    )
+    max_waiting: int = setting(
+        256, "requests that may wait for a place; beyond, status 429", ge=0, le=10**6
+    )
+    max_choices: int = setting(
+        16, "texts that one request may ask for (n times prompts)", ge=1, le=4096
+    )
     max_prompt_tokens: int | None = setting(
-        None, "longest prompt (default: what the model takes)", ge=1
+        None, "longest prompt (default: what the model takes)", ge=1, le=LONGEST
     )
-    max_body_bytes: int = setting(1 << 20, "largest request body; beyond, status 413", ge=1)
-    body_seconds: float = setting(30.0, "time a client has to send its request", gt=0)
+    max_prompt_characters: int | None = setting(
+        None,
+        "longest prompt in characters, checked before it is tokenised (default: 16 for each token)",
+        ge=1,
+        le=2**30,
+    )
+    max_body_bytes: int = setting(
+        1 << 20, "largest request body; beyond, status 413", ge=1, le=2**30
+    )
+    body_seconds: float = setting(30.0, "time a client has to send its request", gt=0, le=MONTH)
     deadline_seconds: float = setting(
-        600.0, "time a request has to finish; beyond, status 504", gt=0
+        600.0, "time a request has to finish; beyond, status 504", gt=0, le=MONTH
     )
-    drain_seconds: float = setting(30.0, "time running requests have to finish after SIGTERM", gt=0)
+    drain_seconds: float = setting(
+        30.0, "time running requests have to finish after SIGTERM", gt=0, le=MONTH
+    )
     log_prompts: bool = setting(False, "write prompts to the log; without, no text of users is")
 
     @model_validator(mode="after")
     def _check_blanks(self) -> Self:
         """A key of spaces would count as none, and the server would be open to all."""
-        for name in ("api_key", "cors_origin"):
+        for name in ("api_key", "cors_origin", "allowed_host"):
             for text in getattr(self, name):
                 if not text.strip():
                     raise UserError(f"{name} holds {text!r}, but takes a non-empty text")

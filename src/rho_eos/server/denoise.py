@@ -5,7 +5,6 @@ Token ids become texts here, at the edge, each once.
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
@@ -91,7 +90,7 @@ def _step(generation: Generation, index: int, event: StepEvent, texts: TokenText
         "length": record.length,
         "masks": record.masks,
         "rho": record.rho,
-        "signal": _number(record.signal),
+        "signal": record.signal,
         "action": record.action,
         "change": record.change,
         "committed": [
@@ -124,11 +123,6 @@ def _done(generation: Generation, index: int, output: Output) -> Event:
         "finish_reason": output.finish_reason.value,
         "usage": usage(output.usage.prompt_tokens, [output]),
     }
-
-
-def _number(signal: float | None) -> float | None:
-    """Other people's policies may give any number; JSON has neither NaN nor infinity."""
-    return float(signal) if signal is not None and math.isfinite(signal) else None
 
 
 def _say(params: DecodeParams, ask: Callable[[], str]) -> str:

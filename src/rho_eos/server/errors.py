@@ -124,6 +124,8 @@ def _invalid(error: dict[str, Any]) -> ApiError:
         return bad_request(f"unknown field {name!r}", name, "unknown_field")
     # Where several types are possible, pydantic also names the one it tried: no part of the field.
     name = _printable(".".join(part for part in path if not _TRIED_TYPE.fullmatch(part)))
+    if kind == "value_error" and not name:
+        return bad_request(_printable(str(error["ctx"]["error"])))
     if not name:
         return bad_request(
             "the body takes a JSON object, sent with content-type application/json",

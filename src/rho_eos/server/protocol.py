@@ -7,13 +7,14 @@ refused, never ignored.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.infilling import default_policy
 from rho_eos.prompts import Prompt
+from rho_eos.server.config import MONTH
 from rho_eos.server.errors import bad_request
 from rho_eos.server.fields import described, given_parameters, is_whole, with_decoding_fields
 from rho_eos.tokens import SpecialTokens
@@ -26,12 +27,26 @@ def _whole(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_whole)]
+MOST_FIELDS = 500  # of an object; all policies together have far fewer parameters
 
 
 class Strict(BaseModel):
     """No unknown fields, no guessing of types, no NaN."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, given: Any) -> Any:
+        """One complaint, where there would be one for each of ten thousand unknown fields."""
+        if isinstance(given, dict) and len(given) > MOST_FIELDS:
+            raise ValueError(f"an object has {len(given)} fields, but may have {MOST_FIELDS}")
+        return given
+
+
+T = TypeVar("T")
+#: A list of which the first bad item is complained of, not each of a hundred thousand.
+Items = Annotated[list[T], FailFast()]
 
 
 class StreamOptions(Strict):
@@ -55,10 +70,13 @@ class _Common(Strict, ABC):
         "text", description="text: deltas of the final prefix; denoise: an event for every step"
     )
     deadline_seconds: float | None = Field(
-        None, description="give up after this time, if the server does not do so earlier", gt=0
+        None,
+        description="give up after this time, if the server does not do so earlier",
+        gt=0,
+        le=MONTH,
     )
     user: str | None = Field(None, description="taken, and not used")
-    template: Text | list[int] | None = Field(
+    template: Text | Items[int] | None = Field(
         None, description="a text with gaps (___) to fill, as the answer or behind the prompt"
     )
     frequency_penalty: Any = unsupported("only 0")
@@ -129,7 +147,7 @@ class TextPart(Strict):
 
 class ChatMessage(Strict):
     role: Literal["system", "developer", "user", "assistant"]
-    content: Text | list[TextPart]
+    content: Text | Items[TextPart]
     #: Null in the answers of OpenAI's own server, which clients send back as they came.
     refusal: None = None
     tool_calls: None = None
@@ -142,7 +160,7 @@ class ChatMessage(Strict):
 
 
 class Chat(_Common):
-    messages: list[ChatMessage] = Field(description="the conversation so far")
+    messages: Items[ChatMessage] = Field(description="the conversation so far")
     logprobs: Any = unsupported("tokens are not committed in the order of the text")
     top_logprobs: Any = unsupported("as logprobs")
     tools: Any = unsupported("tools")
@@ -175,7 +193,7 @@ class Chat(_Common):
 
 
 class Completion(_Common):
-    prompt: Text | list[Text] | list[int] | list[list[int]] | None = Field(
+    prompt: Text | Items[Text] | Items[int] | Items[Items[int]] | None = Field(
         None,
         description="a text, token ids, or several of either; no chat template is applied. "
         "It may be left out where there is a template",

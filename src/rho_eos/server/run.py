@@ -4,24 +4,27 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import os
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rho_eos.errors import UserError
 from rho_eos.server.app import create_app
-from rho_eos.server.config import ServerConfig
+from rho_eos.server.connection import strict_protocol
 from rho_eos.server.middleware import request_id
 from rho_eos.server.service import Service
 
 logger = logging.getLogger(__name__)
 
 _GRACE = 5.0  # seconds for sending last answers after the engine has drained
+_MOST_MESSAGES = 1000  # kinds of errors of the loop that are told apart
 
 
 def serve_forever(service: Service) -> None:
@@ -33,7 +36,7 @@ def serve_forever(service: Service) -> None:
         server = DrainingServer(
             uvicorn.Config(
                 create_app(service),
-                http=impatient_protocol(config),
+                http=strict_protocol(config),
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -80,42 +83,45 @@ class DrainingServer(uvicorn.Server):
         """uvicorn raises the signal again when it is done, so that a drained server would still
         end as if killed. Ours has done what it was asked to, and exits with 0."""
         loop = asyncio.get_running_loop()
+        tell_once_a_second(loop)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
+            loop.add_signal_handler(number, self._on_signal, number)
         yield
 
-    def _on_signal(self) -> None:
-        self.force_exit = self.should_exit
+    def _on_signal(self, number: int) -> None:
+        if self.should_exit:
+            logger.warning(
+                "signalled again: %d requests are cut off", self.service.engine.in_flight
+            )
+            # At once: to cancel what runs would take as long as a forward, and tell of each.
+            os._exit(128 + number)
         self.should_exit = True
         self._draining = asyncio.ensure_future(
             self.service.engine.drain(self.service.config.drain_seconds)
         )
 
 
-def impatient_protocol(config: ServerConfig) -> type[H11Protocol]:
-    """Closes a connection on which the head of a request takes too long; bodies have their own
-    limit, and uvicorn itself closes those that stay silent between requests."""
+def tell_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
+    """Errors of the loop itself: without file descriptors each of 2,048 tries to accept is one."""
+    said: dict[str, float] = {}
+    unsaid: Counter[str] = Counter()
 
-    class ImpatientProtocol(H11Protocol):
-        _patience: asyncio.TimerHandle | None = None
+    def handle(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        message = f"{context['message']}: {type(error).__name__}: {error}"
+        now = loop.time()
+        if now - said.get(message, -math.inf) < 1:
+            unsaid[message] += 1
+            return
+        if len(said) > _MOST_MESSAGES:
+            said.clear()
+            unsaid.clear()
+        said[message] = now
+        more = f" (and {unsaid.pop(message)} times before)" if unsaid[message] else ""
+        known = isinstance(error, OSError)
+        logger.error("%s%s", message, more, exc_info=None if known else error)
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._watch_head()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._watch_head()
-
-        def _watch_head(self) -> None:
-            answering = self.cycle is not None and not self.cycle.response_complete
-            if answering and self._patience is not None:
-                self._patience.cancel()
-                self._patience = None
-            elif not answering and self._patience is None:
-                self._patience = self.loop.call_later(config.body_seconds, self.transport.close)
-
-    return ImpatientProtocol
+    loop.set_exception_handler(handle)
 
 
 def log_to_stderr() -> None:

@@ -13,13 +13,14 @@ from typing import Self
 
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.calls import Call, News
-from rho_eos.engine.errors import EngineError
+from rho_eos.engine.errors import DeadlineExceededError, EngineError
 from rho_eos.engine.request import Detail, Request
 from rho_eos.errors import UserError
 from rho_eos.llm import LLM
 from rho_eos.outputs import Output
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.errors import ApiError, as_api_error, bad_request
+from rho_eos.server.limits import check_prompt
 from rho_eos.server.metrics import Metrics
 from rho_eos.server.protocol import AnyRequest
 from rho_eos.tiny.scope import note_on
@@ -83,6 +84,14 @@ class Generation:
         async for _ in self:
             pass
         return self.ordered()
+
+    async def in_time(self, work: Awaitable[None]) -> None:
+        """Wait for what a client has to do, which must not take longer than the whole may."""
+        try:
+            async with asyncio.timeout_at(self.call.deadline):
+                await work
+        except TimeoutError:
+            raise DeadlineExceededError("the answer was not read before the deadline") from None
 
     def ordered(self) -> list[Output]:
         return [self.outputs[index] for index in range(len(self.requests))]
@@ -164,6 +173,8 @@ class Service:
             )
         if not texts:
             raise bad_request("the prompt is empty", "prompt")
+        for prompt in request.prompts():
+            check_prompt(prompt, self.config, self.llm.context_length)
         return await asyncio.to_thread(self._encode, id, request)
 
     def _encode(self, id: str, request: AnyRequest) -> list[Request]:

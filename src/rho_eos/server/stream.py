@@ -6,6 +6,7 @@ The engine tells only what is final, so a character is sent once and never taken
 import asyncio
 import json
 from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.responses import Response
@@ -18,6 +19,7 @@ from rho_eos.server.service import Generation
 
 T = TypeVar("T")
 Event = dict[str, Any]
+_LAST_SECONDS = 1.0  # for the last event of a stream that failed
 
 
 async def text_events(
@@ -63,17 +65,20 @@ class EventStream(Response):
             with self.generation:
                 async for event in self.events:
                     if not begun:
+                        await self.generation.in_time(self._begin(send))
                         begun = True
-                        await self._begin(send)
-                    await _send_part(send, _encode(event))
-            last = b"data: [DONE]\n\n"
+                    await self.generation.in_time(_send_part(send, _encode(event)))
+            done = _send_part(send, b"data: [DONE]\n\n", more=False)
+            await self.generation.in_time(done)
         except EngineError as error:
             answer = as_api_error(error)
-            if not begun:
-                await answer.response()(scope, receive, send)
-                return
-            last = _encode(answer.body)
-        await _send_part(send, last, more=False)
+            # Who does not read gets no word of it: the connection ends.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_SECONDS):
+                    if begun:
+                        await _send_part(send, _encode(answer.body), more=False)
+                    else:
+                        await answer.response()(scope, receive, send)
 
     async def _begin(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
@@ -104,4 +109,5 @@ async def _send_part(send: Send, body: bytes, more: bool = True) -> None:
 
 
 def _encode(event: Event) -> bytes:
-    return f"data: {json.dumps(event, ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
+    text = json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return f"data: {text}\n\n".encode()

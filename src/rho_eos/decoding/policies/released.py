@@ -5,6 +5,8 @@ whatever stands at the end, the commit window need not be aligned, and reaching 
 length for good.
 """
 
+import numpy as np
+
 from rho_eos.decoding.commit import CommitParams, above_threshold, without_eos_if_possible
 from rho_eos.decoding.edits import Append, Edit, Trim
 from rho_eos.decoding.expansion import ExpansionParams, expansion_factor
@@ -51,7 +53,7 @@ class Released(Policy):
         if len(commit) == len(window):
             self.window_start = self.window_end
         self.window_start = min(self.window_start, length)
-        done = self.window_start >= length or view.step + 1 >= params.max_new_tokens
+        done = self.window_start >= length or self._out_of_steps(view, commit)
         return Step(commit, edits, number, finished=done)
 
     def _window(self, view: View) -> Positions:
@@ -60,16 +62,26 @@ class Released(Policy):
         inside = (view.masked >= self.window_start) & (view.masked < self.window_end)
         return view.masked[inside]
 
+    def _out_of_steps(self, view: View, commit: Positions) -> bool:
+        """The released code makes L_max steps; we go on for a minimum length it does not know."""
+        left = np.setdiff1d(view.masked, commit, assume_unique=True)
+        first = int(left.min(initial=view.length))
+        enough = first >= min(self.params.min_new_tokens, view.length)
+        return view.step + 1 >= self.params.max_new_tokens and enough
+
     def _edits(self, view: View, number: float) -> tuple[int, tuple[Edit, ...]]:
         """The length that follows, and the edits that lead to it."""
         params = self.params
         self.frozen = self.frozen or view.length >= params.max_new_tokens
         low, high = params.region
-        if self.frozen or view.step >= params.horizon or low <= number <= high:
+        late = view.step >= min(params.horizon, params.max_new_tokens)
+        if self.frozen or late or low <= number <= high:
             return view.length, ()
         count = expansion_factor(number, params)
         if number < low:
             count = min(count, params.max_new_tokens - view.length)
             return view.length + count, (Append(count),)
-        count = min(count, view.length)
+        count = min(count, view.length - params.min_new_tokens)
+        if count <= 0:
+            return view.length, ()
         return view.length - count, (Trim(count),)

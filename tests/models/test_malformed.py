@@ -1,0 +1,328 @@
+"""Checkpoints that are not what they say: one sentence each, soon, and without much memory."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from rho_eos import LLM, DecodeParams, UserError
+from rho_eos.engine.errors import EngineError
+from rho_eos.models.sanity import described_parameters
+from tests.attack import times
+from tests.conftest import DATA
+
+SECONDS = 30
+Change = Callable[[Path], object]
+PARAMS = DecodeParams(initial_length=8, max_new_tokens=8)
+
+
+@contextmanager
+def within(seconds: int) -> Iterator[None]:
+    def ring(*_: object) -> None:
+        raise AssertionError(f"not done within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def edited(name: str, **fields: Any) -> Change:
+    """A JSON file with other fields; `...` takes one out."""
+
+    def change(folder: Path) -> None:
+        content = json.loads((folder / name).read_text()) | fields
+        content = {key: value for key, value in content.items() if value is not ...}
+        (folder / name).write_text(json.dumps(content))
+
+    return change
+
+
+def config(**fields: Any) -> Change:
+    return edited("config.json", **fields)
+
+
+def written(name: str, content: str | bytes) -> Change:
+    data = content.encode() if isinstance(content, str) else content
+    return lambda folder: (folder / name).write_bytes(data)
+
+
+def fifo(name: str) -> Change:
+    def change(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return change
+
+
+def device(name: str) -> Change:
+    def change(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to("/dev/zero")
+
+    return change
+
+
+def directory(name: str) -> Change:
+    def change(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).mkdir()
+
+    return change
+
+
+def sparse(name: str, size: int) -> Change:
+    return lambda folder: os.truncate(folder / name, size)
+
+
+def index(**content: Any) -> Change:
+    def change(folder: Path) -> None:
+        (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+        (folder / "model.safetensors.index.json").write_text(json.dumps(content))
+
+    return change
+
+
+def header(tensors: Any, data: bytes = b"", length: int | None = None) -> Change:
+    text = tensors if isinstance(tensors, bytes) else json.dumps(tensors).encode()
+    size = struct.pack("<Q", len(text) if length is None else length)
+    return written("model.safetensors", size + text + data)
+
+
+def template(text: Any) -> Change:
+    def change(folder: Path) -> None:
+        (folder / "chat_template.jinja").unlink(missing_ok=True)
+        edited("tokenizer_config.json", chat_template=text)(folder)
+
+    return change
+
+
+BAD_SIZES = [
+    ("d_model", "64"),
+    ("d_model", 0),
+    ("d_model", -32),
+    ("d_model", 32.5),
+    ("d_model", [32]),
+    ("d_model", 10**9),
+    ("d_model", 10**30),
+    ("d_model", True),
+    ("n_heads", 0),
+    ("n_heads", "2"),
+    ("n_heads", -1),
+    ("n_heads", {}),
+    ("n_heads", 10**6),
+    ("n_kv_heads", "two"),
+    ("n_kv_heads", -1),
+    ("n_layers", 0),
+    ("n_layers", 10**6),
+    ("n_layers", 10**12),
+    ("n_layers", []),
+    ("vocab_size", "many"),
+    ("vocab_size", -1),
+    ("embedding_size", "many"),
+    ("embedding_size", 10**12),
+    ("mlp_hidden_size", "wide"),
+    ("mlp_hidden_size", -5),
+    ("mlp_hidden_size", 10**12),
+    ("mlp_ratio", []),
+    ("max_sequence_length", "long"),
+    ("max_sequence_length", 0),
+    ("max_sequence_length", None),
+    ("rope_theta", "fast"),
+    ("rope_theta", -1),
+    ("rms_norm_eps", "small"),
+    ("rms_norm_eps", {}),
+    ("weight_tying", "maybe"),
+    ("mask_token_id", "<mask>"),
+    ("mask_token_id", [[]]),
+    ("mask_token_id", 10**9),
+    ("mask_token_id", 1.5),
+    ("eos_token_id", ["a"]),
+    ("eos_token_id", {}),
+    ("eos_token_id", -1),
+    ("model_type", []),
+    ("model_type", {"a": 1}),
+    ("model_type", None),
+    ("activation_type", 7),
+    ("quantization_config", {"quant_method": "gptq", "bits": 4}),
+    ("quantization_config", "int4"),
+    ("rope_scaling", "yarn"),
+    ("rope_parameters", [1]),
+]
+BAD_FITS = {  # sizes that are sane but not those of the weights
+    "many layers": config(n_layers=1000),
+    "wide": config(d_model=65_536, n_heads=1024),
+    "inner": config(mlp_hidden_size=2**24),
+    "vocabulary": config(embedding_size=2**24, vocab_size=2**24),
+    "odd heads": config(n_heads=32),
+    "uneven heads": config(n_kv_heads=3, n_heads=4),
+}
+BAD_FILES = {
+    "empty config": written("config.json", ""),
+    "config is a list": written("config.json", "[]"),
+    "config is half": written("config.json", '{"model_type": "llada"'),
+    "config is nested": written("config.json", "[" * 200_000),
+    "config is no text": written("config.json", b"\xff\xfe\x00"),
+    "config has NaN": lambda folder: (folder / "config.json").write_text(
+        (folder / "config.json").read_text().replace('"rope_theta": 500000.0', '"rope_theta": NaN')
+    ),
+    "config has a long number": written("config.json", '{"d_model": ' + "1" * 5000 + "}"),
+    "config is huge": sparse("config.json", 2**33),
+    "config is missing": lambda folder: (folder / "config.json").unlink(),
+    **{f"fifo {name}": fifo(name) for name in ("config.json", "tokenizer.json")},
+    **{f"fifo {name}": fifo(name) for name in ("tokenizer_config.json", "chat_template.jinja")},
+    **{f"fifo {name}": fifo(name) for name in ("model.safetensors", "generation_config.json")},
+    **{f"fifo {name}": fifo(name) for name in ("special_tokens_map.json", "added_tokens.json")},
+    "fifo index": lambda folder: (
+        (folder / "model.safetensors").unlink(),
+        fifo("model.safetensors.index.json")(folder),
+    ),
+    **{f"device {name}": device(name) for name in ("config.json", "tokenizer.json")},
+    "device weights": device("model.safetensors"),
+    **{f"directory {name}": directory(name) for name in ("config.json", "tokenizer.json")},
+    "directory weights": directory("model.safetensors"),
+    "empty tokenizer": written("tokenizer.json", ""),
+    "tokenizer is a list": written("tokenizer.json", "[]"),
+    "tokenizer is nested": written("tokenizer.json", "[" * 200_000),
+    "tokenizer without a model": written("tokenizer.json", '{"version": "1.0"}'),
+    "tokenizer is huge": sparse("tokenizer.json", 2**33),
+    "tokenizer settings are a list": written("tokenizer_config.json", "[]"),
+    "tokenizer settings are nested": written("tokenizer_config.json", '{"a":' * 100_000),
+    "tokenizer class is a list": edited("tokenizer_config.json", tokenizer_class=["A"]),
+    "tokenizer's tokens are numbers": edited("tokenizer_config.json", eos_token=7),
+    "generation settings are a list": written("generation_config.json", "[]"),
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "empty weights": written("model.safetensors", b""),
+    "short weights": written("model.safetensors", b"\x00" * 7),
+    "header beyond the file": header({}, length=2**40),
+    "header is no JSON": header(b"nonsense"),
+    "header is a list": header([]),
+    "header is nested": header(b"[" * 100_000),
+    "no tensors": header({}),
+    "offsets beyond the file": header(
+        {"a": {"dtype": "F32", "shape": [2**30], "data_offsets": [0, 2**32]}}
+    ),
+    "shape overflows": header(
+        {"a": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}, b"\x00" * 4
+    ),
+    "negative shape": header(
+        {"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, b"\x00" * 4
+    ),
+    "unknown dtype": header(
+        {"a": {"dtype": "F33", "shape": [1], "data_offsets": [0, 4]}}, b"\x00" * 4
+    ),
+    "sparse weights": sparse("model.safetensors", 2**42),
+}
+BAD_INDEXES = {
+    "parent": index(weight_map={"a": "../model-1.safetensors"}),
+    "absolute": index(weight_map={"a": "/etc/passwd"}),
+    "absolute weights": index(weight_map={"a": str(DATA / "model.safetensors")}),
+    "dots": index(weight_map={"a": ".."}),
+    "backslash": index(weight_map={"a": "..\\model-1.safetensors"}),
+    "deep": index(weight_map={"a": "sub/model-1.safetensors"}),
+    "pickle": index(weight_map={"a": "pytorch_model.bin"}),
+    "nul": index(weight_map={"a": "model-1\0.safetensors"}),
+    "a list": index(weight_map=["model-1.safetensors"]),
+    "a number": index(weight_map=7),
+    "numbers": index(weight_map={"a": 7}),
+    "empty": index(weight_map={}),
+    "missing": index(),
+    "absent file": index(weight_map={"a": "model-2.safetensors"}),
+    "one more": index(weight_map={"a": "model-1.safetensors", "b": "../../x.safetensors"}),
+}
+BAD_TEMPLATES = {
+    "divides by zero": template("{{ 1 // 0 }}"),
+    "3 GB": template("{{ 'x' * 3000000000 }}"),
+    "syntax": template("{% if %}"),
+    "a number": template(5),
+    "a list": template(["a"]),
+    "a list of templates": template([{"name": "tool_use", "template": "x"}]),
+    "an empty one": template(""),
+    "a huge file": lambda folder: (folder / "chat_template.jinja").write_text("x" * 2**21),
+}
+CASES: dict[str, Change] = {
+    **{f"{field} {json.dumps(value)[:20]}": config(**{field: value}) for field, value in BAD_SIZES},
+    **{f"without {field}": config(**{field: ...}) for field in ("d_model", "n_heads", "n_layers")},
+    **{f"fit: {name}": change for name, change in BAD_FITS.items()},
+    **{f"file: {name}": change for name, change in BAD_FILES.items()},
+    **{f"index: {name}": change for name, change in BAD_INDEXES.items()},
+    **{f"template: {name}": change for name, change in BAD_TEMPLATES.items()},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_one_sentence(name: str, byte_checkpoint: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(byte_checkpoint, folder)
+    CASES[name](folder)
+    before = psutil.Process().memory_info().rss
+    with within(SECONDS), pytest.raises(UserError) as refused:
+        LLM(str(folder)).generate(["hello"], PARAMS)
+    said = " ".join(str(refused.value).split())
+    assert 10 < len(said) < 1500, said
+    assert psutil.Process().memory_info().rss - before < 500 * 2**20
+
+
+def test_the_same_checkpoint_unchanged_is_fine(byte_checkpoint: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(byte_checkpoint, folder)
+    assert LLM(str(folder)).generate(["hello"], PARAMS)[0].finish_reason
+
+
+def test_ids_beyond_the_vocabulary_are_refused(byte_checkpoint: Path, tmp_path: Path) -> None:
+    """A tokenizer of another model: its ids would be read beyond the end of the embedding."""
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(byte_checkpoint, folder)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"]["h"] = 5000
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(UserError, match="5000"):
+        LLM(str(folder)).generate(["hello"], PARAMS)
+
+
+PUBLISHED = sorted(path for path in (DATA / "parity").iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
+def test_the_count_of_what_a_config_describes_is_about_right(
+    folder: Path, parity_model: Callable[[str], Any]
+) -> None:
+    """Counted from the config, it must not refuse a model of any family."""
+    model = parity_model(folder.name)
+    real = sum(weight.numel() for weight in model.parameters())
+    assert 0.85 * real < described_parameters(model.config) < 1.05 * real
+
+
+JUNK: list[Any] = [None, True, 0, -1, 1, 2.5, 1e300, 10**12, "", "x", [], [1], {}, {"a": []}]
+
+
+def test_random_damage_to_its_settings(byte_checkpoint: Path, tmp_path: Path) -> None:
+    """It works, or it is one sentence; nothing else."""
+    dice = random.Random(17)
+    for number in range(times(25, 600)):
+        folder = tmp_path / str(number)
+        shutil.copytree(byte_checkpoint, folder)
+        name = dice.choice(["config.json", "config.json", "tokenizer_config.json"])
+        fields = sorted(json.loads((folder / name).read_text()))
+        change = {dice.choice(fields): dice.choice(JUNK) for _ in range(dice.randint(1, 2))}
+        edited(name, **change)(folder)
+        try:
+            with within(SECONDS):
+                LLM(str(folder)).generate(["hello"], PARAMS)
+        except (UserError, EngineError):
+            pass
+        except Exception as error:
+            raise AssertionError(f"{name} with {change}: {error!r}") from error
+        shutil.rmtree(folder)

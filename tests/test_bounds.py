@@ -1,0 +1,33 @@
+"""Every number that a process or a request takes has an upper bound, and the sentence says it."""
+
+from typing import Any
+
+import pytest
+
+from rho_eos.config import EngineConfig
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.registry import policies
+from rho_eos.errors import UserError
+from rho_eos.server.config import ServerConfig
+from rho_eos.settings import bounds, kinds, takes
+
+CLASSES = [EngineConfig, ServerConfig, *(policy.Params for policy in policies().values())]
+NUMBERS = [
+    (each, name)
+    for each in CLASSES
+    for name, field in each.model_fields.items()
+    if {int, float} & set(kinds(field.annotation))
+]
+
+
+@pytest.mark.parametrize(("of", "name"), NUMBERS, ids=lambda part: getattr(part, "__name__", part))
+def test_it_is_bounded_and_beyond_is_refused(of: Any, name: str) -> None:
+    field = of.model_fields[name]
+    high = bounds(field).get("le", bounds(field).get("lt"))
+    assert high is not None, f"{name} has no upper bound"
+    given = {"policy": of.policy_name} if issubclass(of, DecodeParams) else {}
+    for beyond in (type(high)(high * 2 + 1), 10**30, 10**5000, float("inf"), float("nan")):
+        with pytest.raises(UserError) as refused:
+            of(**given, **{name: beyond})
+        said = str(refused.value)
+        assert name in said and takes(field) in said and len(said) < 500
