@@ -1,10 +1,10 @@
 """What happened, step by step: replaying records into a canvas, and writing them down."""
 
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from rho_eos.jsonl import ResultFile
 from rho_eos.outputs import Output, StepRecord
 
 
@@ -37,10 +37,15 @@ class Replay:
             self.cells[position] = Cell(written, 1.0, record.step)
 
 
-def write_trace(path: Path, outputs: Iterable[Output]) -> None:
-    """One JSON line per step: the request's id and the record."""
-    with path.open("w", encoding="utf-8") as file:
-        for output in outputs:
-            for record in output.trace:
-                line = {"id": output.id, **record.as_dict()}
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+MARKER = b'{"object": "rho_eos.step", "id": "'
+
+
+def open_trace(path: Path, overwrite: bool) -> ResultFile:
+    """A file with one line per step: the request's id and the record."""
+    return ResultFile(path, marker=MARKER, overwrite=overwrite)
+
+
+def trace_lines(output: Output) -> list[dict[str, Any]]:
+    return [
+        {"object": "rho_eos.step", "id": output.id, **record.as_dict()} for record in output.trace
+    ]

@@ -1,5 +1,6 @@
 """The command line. Each command lives in its own module and imports what it needs when it runs."""
 
+import contextlib
 import os
 import sys
 from typing import Annotated
@@ -23,7 +24,7 @@ from rho_eos.cli.watch import watch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.errors import EngineError
-from rho_eos.errors import UserError
+from rho_eos.errors import StorageError, UserError
 from rho_eos.plugins import load_plugins, plugins_in
 from rho_eos.server.config import ServerConfig
 
@@ -89,17 +90,30 @@ def main() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
         load_plugins(plugins_in(sys.argv[1:]))
-        sys.exit(make_app()(standalone_mode=False) or 0)
+        code = make_app()(standalone_mode=False) or 0
+        sys.stdout.flush()
+        sys.exit(code)
     except (UserError, typer.TyperException) as error:
         text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
         print(f"rho-eos: {' '.join(text.split())}", file=sys.stderr)
         sys.exit(2)
-    except EngineError as error:
+    except (EngineError, StorageError) as error:
         print(f"rho-eos: {error}", file=sys.stderr)
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         print("rho-eos: interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_stdout()
         sys.exit(141)
+    except OSError as error:
+        _let_go_of_stdout()  # it may be what could not be written
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"rho-eos: {where}{error.strerror or error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _let_go_of_stdout() -> None:
+    """What is still to be written goes nowhere: writing it would fail again at the very end."""
+    with contextlib.suppress(OSError, ValueError):  # tests have no such file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,6 +14,7 @@ from rho_eos.decoding.registry import policies
 from rho_eos.decoding.schema import Parameter, parameters
 from rho_eos.errors import UserError
 from rho_eos.server.errors import bad_request
+from rho_eos.user_text import is_whole
 
 #: What HTTP calls a parameter, where that is not its own name; None: it is no field.
 #: `stream_mode` asks for what a trace holds.
@@ -57,18 +58,10 @@ def given_parameters(request: BaseModel) -> dict[str, Any]:
 
 
 def check_whole(name: str, value: Any) -> None:
-    """JSON can spell half a character (an unpaired surrogate), which nobody can send back."""
+    """Half a character cannot be sent back."""
     for text in value if isinstance(value, list) else [value]:
         if isinstance(text, str) and not is_whole(text):
             raise bad_request(f"{name}: holds half a character (an unpaired surrogate)", name)
-
-
-def is_whole(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _json_schema(parameter: Parameter) -> dict[str, Any]:

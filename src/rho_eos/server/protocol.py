@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.prompts import Prompt
 from rho_eos.server.errors import bad_request
-from rho_eos.server.fields import described, given_parameters, is_whole, with_decoding_fields
+from rho_eos.server.fields import described, given_parameters, with_decoding_fields
+from rho_eos.user_text import is_whole
 
 
 def _whole(text: str) -> str:
