@@ -194,4 +194,3 @@ def _complaint(where: str, error: Exception) -> str:
     text = " ".join(text.split())
     text = text if len(text) <= _LONGEST_COMPLAINT else text[:_LONGEST_COMPLAINT] + "…"
     return text if text.startswith(where) else f"{where}: {text}"
-

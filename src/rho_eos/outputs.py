@@ -49,6 +49,21 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token of the text and how likely the model found it in the step that committed it.
+
+    Over the whole vocabulary, before temperature, top-k and top-p; 0 where nothing was predicted.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()  # the likeliest tokens there, if any were asked for
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"token_id": self.token, "logprob": self.logprob, "top": [*map(list, self.top)]}
+
+
+@dataclass(frozen=True, slots=True)
 class StepRecord:
     """One forward of one sequence, for people and plots. Positions are canvas indices."""
 
@@ -88,10 +103,11 @@ class Output:
     canvas_token_ids: list[int] = field(default_factory=list)
     usage: Usage = Usage()
     trace: list[StepRecord] = field(default_factory=list)
+    logprobs: list[TokenLogprob] | None = None  # of `token_ids`, where they were asked for
     error: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON-ready line; the trace only where one was asked for."""
+        """A JSON-ready line; log-probabilities and trace only where they were asked for."""
         line: dict[str, Any] = {
             "id": self.id,
             "text": self.text,
@@ -100,6 +116,8 @@ class Output:
             "finish_reason": self.finish_reason.value,
             **self.usage.as_dict(),
         }
+        if self.logprobs is not None:
+            line["logprobs"] = [each.as_dict() for each in self.logprobs]
         if self.trace:
             line["trace"] = [record.as_dict() for record in self.trace]
         return line

@@ -83,7 +83,9 @@ def _csv_rows(path: Path) -> Rows:
                 content: Any = row
                 if None in row or None in row.values():
                     columns = len(reader.fieldnames or ())
-                    content = UserError(f"{where}: expected the {columns} columns of the first line")
+                    content = UserError(
+                        f"{where}: expected the {columns} columns of the first line"
+                    )
                 yield Row(reader.line_num, where, content)
         except (csv.Error, UnicodeDecodeError) as error:
             raise UserError(f"cannot read {path} as CSV: {error}") from error

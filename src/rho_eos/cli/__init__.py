@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from rho_eos import __version__
+from rho_eos.cli.batch import batch
 from rho_eos.cli.chat import chat
 from rho_eos.cli.compare import compare
+from rho_eos.cli.config_file import plugins_of_config, with_config
 from rho_eos.cli.eval import EvalCommand, evaluate
 from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
@@ -58,18 +60,19 @@ def make_app() -> typer.Typer:
         name="rho-eos",
         help=HELP,
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(options)
-    app.command(cls=RayCommand)(with_settings(EngineConfig, DecodeParams)(generate))
+    decoding = with_settings(EngineConfig, DecodeParams)
+    app.command(cls=RayCommand)(with_config(decoding(generate)))
     for command in (chat, watch):
-        app.command()(with_settings(EngineConfig, DecodeParams)(command))
-    app.command("eval", cls=EvalCommand)(with_settings(EngineConfig, DecodeParams)(evaluate))
-    app.command()(compare)
-    app.command()(inspect)
-    app.command()(with_settings(EngineConfig)(reproduce))
+        app.command()(with_config(decoding(command)))
+    app.command()(with_config(with_settings(EngineConfig)(batch)))
+    app.command("eval", cls=EvalCommand)(with_config(decoding(evaluate)))
+    app.command()(with_config(compare))
+    app.command()(with_config(inspect))
+    app.command()(with_config(with_settings(EngineConfig)(reproduce)))
     # All that follows the command is for lm-eval to read, --help included.
     app.command(
         "lm-eval",
@@ -79,9 +82,9 @@ def make_app() -> typer.Typer:
             "help_option_names": [],
         },
     )(lm_eval)
-    app.command()(with_settings(EngineConfig)(info))
-    app.command()(models)
-    app.command()(with_settings(EngineConfig, ServerConfig)(serve))
+    app.command()(with_config(with_settings(EngineConfig)(info)))
+    app.command()(with_config(models))
+    app.command()(with_config(with_settings(EngineConfig, ServerConfig)(serve)))
     return app
 
 
@@ -89,7 +92,10 @@ def main() -> None:
     """Run; an error is one line, with exit code 2 if it is the user's to mend."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
-        load_plugins(plugins_in(sys.argv[1:]))
+        words = sys.argv[1:]
+        load_plugins(plugins_in(words))
+        if words[:1] != ["lm-eval"]:  # which has an option of that name itself
+            load_plugins(plugins_of_config(words))
         code = make_app()(standalone_mode=False) or 0
         sys.stdout.flush()
         sys.exit(code)

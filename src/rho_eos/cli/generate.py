@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rho_eos.announced import load
+from rho_eos.cli.file_options import InOrder, Overwrite, check_distinct
 from rho_eos.cli.ray_options import RayActors, RayAddress
 from rho_eos.errors import UserError
 
@@ -47,15 +47,8 @@ def generate(
             "--output", "-o", help="Where results go, line by line. Run again to continue."
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="With --output: forget what the file holds.")
-    ] = False,
-    in_order: Annotated[
-        bool,
-        typer.Option(
-            "--in-order", help="With --output: once all is done, put it in the order of the input."
-        ),
-    ] = False,
+    overwrite: Overwrite = False,
+    in_order: InOrder = False,
     trace_file: Annotated[
         Path | None, typer.Option(help="Write every denoising step to this file, as JSON lines.")
     ] = None,
@@ -116,19 +109,6 @@ class FileJob:
     overwrite: bool
     in_order: bool
 
-    def check(self) -> None:
-        """No file is read and written at once, whatever it is called."""
-        files = {"--input": self.input, "--output": self.output, "--trace-file": self.trace}
-        for (one, first), (other, second) in combinations(files.items(), 2):
-            if first is not None and second is not None and _same(first, second):
-                raise UserError(f"{one} and {other} are the same file, {second}")
-
-
-def _same(first: Path, second: Path) -> bool:
-    if first.exists() and second.exists():
-        return first.samefile(second)
-    return first.resolve() == second.resolve()
-
 
 def _generate_file(
     engine_options: dict[str, Any],
@@ -155,7 +135,7 @@ def _generate_file(
     from rho_eos.rows import read_rows
 
     console = Console(stderr=True)
-    job.check()
+    check_distinct({"--input": job.input, "--output": job.output, "--trace-file": job.trace})
     if job.trace is not None:
         decode_options = {**decode_options, "trace": True}
     DecodeParams.from_mapping(decode_options)  # a bad option is an error before any line is read

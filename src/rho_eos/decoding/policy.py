@@ -53,6 +53,9 @@ class Prediction:
     eos_probability: np.ndarray  # (n,) float64
     entropy: np.ndarray | None = None  # (n,) float64, in nats, if the policy needs it
     margin: np.ndarray | None = None  # (n,) float64, best less second best probability, likewise
+    #: (n, k) the likeliest tokens and their probabilities, if the request asks for log-probabilities
+    top_token: np.ndarray | None = None
+    top_probability: np.ndarray | None = None
 
     def at(self, wanted: Positions) -> "Prediction":
         """The part of the prediction that speaks of `wanted` (all of which must be predicted)."""

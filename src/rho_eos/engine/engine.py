@@ -206,6 +206,7 @@ class Engine:
                 draft_ids=draft[draft != self.special.mask].tolist(),  # a window sees not all
                 positions_evaluated=row.positions_evaluated,
                 output=output,
+                logprobs=row.logprobs_of(len(prefix)),
                 detokenize=self.detokenize,
             )
         )
@@ -249,6 +250,7 @@ class Engine:
             canvas_token_ids=row.final_canvas().tolist(),
             usage=row.usage(),
             trace=row.trace,
+            logprobs=row.logprobs_of(len(row.committed_prefix())),
             error=error,
         )
 

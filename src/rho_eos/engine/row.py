@@ -11,9 +11,10 @@ from rho_eos.decoding.policy import Keeps, Policy, Positions, Prediction, Step, 
 from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.signal import density
 from rho_eos.engine.batch import RowInput, positions_of
+from rho_eos.engine.logprobs import Logprobs
 from rho_eos.engine.request import Handle, as_array
 from rho_eos.engine.window import Window
-from rho_eos.outputs import FinishReason, StepRecord, Usage
+from rho_eos.outputs import FinishReason, StepRecord, TokenLogprob, Usage
 from rho_eos.streaming import TextDelta
 from rho_eos.tokens import SpecialTokens
 
@@ -36,6 +37,7 @@ class Row:
     contractions: int = 0
     finish_reason: FinishReason | None = None
     trace: list[StepRecord] = field(default_factory=list)
+    logprobs: Logprobs | None = None  # where they are asked for
     waited: int = 0  # steps that it was held back, so that others could refresh
     started: float | None = None
     first_token: float | None = None
@@ -49,6 +51,8 @@ class Row:
             self.canvas = as_array(request.canvas)
         self.policy = find_policy(self.params.policy)(self.params, self.special)
         self.text = TextDelta(self.params.stop)
+        if self.params.logprobs is not None:
+            self.logprobs = Logprobs(len(self.canvas), self.params.logprobs)
         # A policy that never takes windows would only fill the memory.
         if self.params.cache == "window" and type(self.policy).windows is not False:
             self.window = Window(self.params, self.special)
@@ -168,6 +172,10 @@ class Row:
         closed = np.isin(self.canvas, (self.special.mask, *self.special.ends))
         return self.canvas[: int(np.argmax(closed))] if closed.any() else self.canvas
 
+    def logprobs_of(self, count: int) -> list[TokenLogprob] | None:
+        """Those of the first tokens, if they are asked for."""
+        return self.logprobs and self.logprobs.of(self.canvas[:count])
+
     def final_canvas(self) -> np.ndarray:
         """The canvas with what was never decoded behind the end reported as EOS."""
         return np.where(self.canvas == self.special.mask, self.special.eos, self.canvas)
@@ -204,6 +212,8 @@ class Row:
         self.canvas = self.canvas.copy()  # views of earlier steps stay as they were
         self.canvas[positions] = prediction.at(positions).token
         self.committed += len(positions)
+        if self.logprobs is not None:
+            self.logprobs.committed(prediction.at(positions))
 
     def _text_is_complete(self) -> bool:
         """No MASK is left before the first committed end: later positions are never returned."""
@@ -228,6 +238,8 @@ class Row:
         edited = apply_edits(self.canvas, edits, self.special.mask, self.params.max_new_tokens)
         self._check_kept(edited.changed)
         change = len(edited.canvas) - len(self.canvas)
+        if self.logprobs is not None:
+            self.logprobs.edited(self.canvas, edited.canvas, edited.moved)
         self.canvas = edited.canvas
         self.expansions += change > 0
         self.contractions += change < 0

@@ -18,7 +18,14 @@ from rho_eos.user_text import is_whole
 
 #: What HTTP calls a parameter, where that is not its own name; None: it is no field.
 #: `stream_mode` asks for what a trace holds.
-NAMES: Mapping[str, str | None] = {"max_new_tokens": "max_tokens", "trace": None}
+#: `logprobs` is OpenAI's own field, which the two endpoints spell differently.
+NAMES: Mapping[str, str | None] = {
+    "max_new_tokens": "max_tokens",
+    "trace": None,
+    "logprobs": None,
+}
+#: Values with which other servers' clients say "not given", where ours is null.
+_NOT_GIVEN: Mapping[str, tuple[int, ...]] = {"top_k": (0, -1)}
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -54,6 +61,8 @@ def given_parameters(request: BaseModel) -> dict[str, Any]:
     given = {name: getattr(request, name) for name in names if name in request.model_fields_set}
     for name, value in given.items():
         check_whole(name, value)
+        if type(value) is int and value in _NOT_GIVEN.get(name, ()):
+            given[name] = None
     return given
 
 

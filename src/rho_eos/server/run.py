@@ -26,7 +26,7 @@ _GRACE = 5.0  # seconds for sending last answers after the engine has drained
 
 def serve_forever(service: Service) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is running and return."""
-    log_to_stderr()
+    log_to_stderr(service.config.log_level)
     spare_the_collector()
     config = service.config
     with listen(config.host, config.port) as listener:
@@ -118,7 +118,7 @@ def impatient_protocol(config: ServerConfig) -> type[H11Protocol]:
     return ImpatientProtocol
 
 
-def log_to_stderr() -> None:
+def log_to_stderr(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_name_request)
     handler.setFormatter(
@@ -126,7 +126,7 @@ def log_to_stderr() -> None:
     )
     for name in ("rho_eos", "uvicorn"):
         logger = logging.getLogger(name)
-        logger.setLevel(logging.INFO)
+        logger.setLevel(level.upper())
         logger.addHandler(handler)
         logger.propagate = False
 

@@ -134,7 +134,7 @@ class Service:
         return Generation(id, self.model, requests, request.n or 1, call, self.metrics)
 
     async def _prepare(self, id: str, request: AnyRequest) -> list[Request]:
-        if request.model != self.model:
+        if request.model is not None and request.model != self.model:
             raise ApiError(
                 404,
                 f"there is no model {request.model[:100]!r} here; this server has {self.model!r}",

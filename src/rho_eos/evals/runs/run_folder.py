@@ -115,9 +115,7 @@ def write_json(path: Path, content: Any) -> None:
     """All or nothing: a kill in between leaves the old file."""
     draft = path.with_suffix(".part")
     try:
-        draft.write_text(
-            json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
-        )
+        draft.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)
