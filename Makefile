@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 # Processes that run tests at once.
 WORKERS ?= 2
 
-.PHONY: setup demo test lint format reproduce bench bench-cache bench-serve clean help
+.PHONY: setup demo test test-clients lint format reproduce bench bench-cache bench-serve clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/ —/'
@@ -33,6 +33,16 @@ demo: $(READY) ## ρ-EOS beside fixed length and DAEDAL on the embedded model
 
 test: $(DEV) ## all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# Other people's clients have requirements of their own.
+CLIENTS := .venv-clients
+$(CLIENTS)/.ready: clients/requirements.txt
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
+	@touch $@
+
+test-clients: $(READY) $(CLIENTS)/.ready ## langchain-openai, litellm and llama-index against a real server
+	RHO_EOS_PYTHON=$(abspath $(BIN)/python) $(CLIENTS)/bin/python -m pytest -q -p no:cacheprovider -c clients/pytest.ini clients
 
 lint: $(DEV) ## ruff and mypy
 	$(BIN)/ruff format --check .
@@ -56,4 +66,4 @@ bench-serve: $(DEV) ## throughput of the server under load, as ratios to sequent
 	@$(BIN)/python -m benchmarks.serve_load
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(CLIENTS) .mypy_cache .pytest_cache .ruff_cache

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from rho_eos.errors import UserError
-from rho_eos.jsonl import check_regular
 
 Command = Callable[..., Any]
 _FLAG = "--config"
@@ -58,7 +57,9 @@ def plugins_of_config(words: Sequence[str]) -> list[str]:
 
 def read_config(path: Path) -> dict[str, Any]:
     """Options by their names, with _ in place of -."""
-    import yaml
+    import yaml  # type: ignore[import-untyped]
+
+    from rho_eos.jsonl import check_regular
 
     check_regular(path)
     try:

@@ -53,7 +53,7 @@ class Prediction:
     eos_probability: np.ndarray  # (n,) float64
     entropy: np.ndarray | None = None  # (n,) float64, in nats, if the policy needs it
     margin: np.ndarray | None = None  # (n,) float64, best less second best probability, likewise
-    #: (n, k) the likeliest tokens and their probabilities, if the request asks for log-probabilities
+    #: (n, k) the likeliest tokens and their probabilities, if the request asks for logprobs
     top_token: np.ndarray | None = None
     top_probability: np.ndarray | None = None
 

@@ -174,7 +174,7 @@ class Row:
 
     def logprobs_of(self, count: int) -> list[TokenLogprob] | None:
         """Those of the first tokens, if they are asked for."""
-        return self.logprobs and self.logprobs.of(self.canvas[:count])
+        return None if self.logprobs is None else self.logprobs.of(self.canvas[:count])
 
     def final_canvas(self) -> np.ndarray:
         """The canvas with what was never decoded behind the end reported as EOS."""

@@ -25,7 +25,7 @@ NAMES: Mapping[str, str | None] = {
     "logprobs": None,
 }
 #: Values with which other servers' clients say "not given", where ours is null.
-_NOT_GIVEN: Mapping[str, tuple[int, ...]] = {"top_k": (0, -1)}
+_NOT_GIVEN: Mapping[str, tuple[int, ...]] = {"top_k": (-1,)}
 
 M = TypeVar("M", bound=BaseModel)
 
