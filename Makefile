@@ -13,7 +13,7 @@ CONSTRAINTS ?= -c constraints.txt
 # Processes that run tests at once.
 WORKERS ?= 2
 
-.PHONY: setup demo test attack audit lint format docs reproduce bench bench-cache bench-serve clean help
+.PHONY: setup demo test test-clients attack audit lint format docs reproduce bench bench-cache bench-serve clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/ —/'
@@ -35,6 +35,16 @@ demo: $(READY) ## ρ-EOS beside fixed length and DAEDAL on the embedded model
 
 test: $(DEV) ## all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# Other people's clients have requirements of their own.
+CLIENTS := .venv-clients
+$(CLIENTS)/.ready: clients/requirements.txt
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
+	@touch $@
+
+test-clients: $(READY) $(CLIENTS)/.ready ## langchain-openai, litellm and llama-index against a real server
+	RHO_EOS_PYTHON=$(abspath $(BIN)/python) $(CLIENTS)/bin/python -m pytest -q -p no:cacheprovider -c clients/pytest.ini clients
 
 attack: $(DEV) ## everything that attacks sandbox, server, engine, files and checkpoints, at length
 	@$(BIN)/python -m tests.attack $(AREAS)
@@ -69,4 +79,4 @@ bench-serve: $(DEV) ## throughput of the server under load, exact and with the w
 	@$(BIN)/python -m benchmarks.serve_load
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache site
+	rm -rf $(VENV) $(CLIENTS) .cache .mypy_cache .pytest_cache .ruff_cache site

@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -6,15 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rho_eos.errors import UserError
-from rho_eos.jsonl import ResultFile, read_lines
+from rho_eos.jsonl import WITH_ID, ResultFile, read_lines
 
 
-@given(cut=st.integers(0, 200), count=st.integers(1, 6))
+@given(
+    cut=st.integers(0, 200), back=st.one_of(st.none(), st.integers(0, 3)), count=st.integers(1, 6)
+)
 def test_after_a_kill_at_any_byte_no_line_is_lost_or_doubled(
-    tmp_path_factory: pytest.TempPathFactory, cut: int, count: int
+    tmp_path_factory: pytest.TempPathFactory, cut: int, back: int | None, count: int
 ) -> None:
     path = tmp_path_factory.mktemp("run") / "out.jsonl"
     lines = [{"id": f"ü{number}", "text": "line\nbreak"} for number in range(count)]
+    size = len(json.dumps(lines[0], ensure_ascii=False).encode()) + 1
+    cut = cut if back is None else max(0, count * size - back)  # often near the end
     with ResultFile(path) as results:
         for line in lines:
             results.append(line)
@@ -22,6 +29,7 @@ def test_after_a_kill_at_any_byte_no_line_is_lost_or_doubled(
     path.write_bytes(whole[: min(cut, len(whole))])  # what a killed process may leave behind
 
     with ResultFile(path) as results:
+        results.repair()
         for line in lines:
             if line["id"] not in results.ids:
                 results.append(line)
@@ -49,3 +57,95 @@ def test_reading_names_file_and_line_of_what_is_no_object(tmp_path: Path) -> Non
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot read .*nothing: No such file"):
         list(read_lines(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"id": "a"}\n{"name": "x"}',  # no line break at the end
+        b'{"id": "a"}\n\n',
+        b'{"name": "x"}',
+        b'[{"id": "a"}]',
+        b"dear diary",
+        b"\x00" * 100,
+        b'{"id": "a"}\nno line of ours, and no line break',
+    ],
+)
+def test_what_is_not_ours_is_never_touched(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    # A file that begins as ours is ours to overwrite.
+    for overwrite in (False,) if content.startswith(WITH_ID) else (False, True):
+        with pytest.raises(UserError, match="not a result line"):
+            ResultFile(path, overwrite=overwrite)
+    assert path.read_bytes() == content
+
+
+def test_opening_a_file_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    content = b'{"id": "a"}\n{"id": "b", "te'
+    path.write_bytes(content)
+    with ResultFile(path) as results:
+        assert set(results.ids) == {"a"}
+        assert path.read_bytes() == content
+        results.append({"id": "c"})
+    assert path.read_bytes() == b'{"id": "a"}\n{"id": "c"}\n'
+
+
+def test_a_file_has_one_writer(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with ResultFile(path) as first:
+        with pytest.raises(UserError, match="another process is writing"):
+            ResultFile(path)
+        first.append({"id": "b"}, {"id": "a"})
+        first.put_in_order(["a", "b"])  # another file in its place: that one is locked as well
+        with pytest.raises(UserError, match="another process is writing"):
+            ResultFile(path)
+        first.append({"id": "c"})
+    with ResultFile(path) as second:
+        assert list(second.ids) == ["a", "b", "c"]
+
+
+def test_lines_are_dropped_and_reordered_all_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with ResultFile(path) as results:
+        results.append(*({"id": id, "n": n} for n, id in enumerate("dcba")))
+        results.put_in_order(["a", "unknown", "c"])
+        assert list(results.ids) == ["a", "c", "d", "b"]
+        assert results.line("d") == {"id": "d", "n": 0}
+        results.keep_only(lambda line: line["n"] != 1)
+        assert results.line("b") == {"id": "b", "n": 2}
+    assert [line["id"] for _, line in read_lines(path)] == ["a", "d", "b"]  # type: ignore[index]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("path", ["/dev/full", "/dev/zero", "fifo"])
+def test_pipes_and_devices_are_refused_at_once(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(UserError, match="no regular file"):
+        ResultFile(tmp_path / path)
+    with pytest.raises(UserError, match="no regular file"):
+        list(read_lines(tmp_path / path))
+
+
+def test_a_disk_that_is_full_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    """A limit on the size of files, in a process of its own, cuts a write off like a full disk."""
+    path = tmp_path / "out.jsonl"
+    code = f"""
+import resource
+from pathlib import Path
+from rho_eos.errors import StorageError
+from rho_eos.jsonl import ResultFile
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+with ResultFile(Path({str(path)!r})) as results:
+    results.append({{"id": "fits"}})
+    try:
+        results.append({{"id": "first of two"}}, {{"id": "large", "text": "x" * 10_000}})
+    except StorageError as error:
+        print(error, set(results.ids))
+    results.append({{"id": "fits too"}})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"cannot write {path}: File too large" in done.stdout and "{'fits'}" in done.stdout
+    assert path.read_text() == '{"id": "fits"}\n{"id": "fits too"}\n'

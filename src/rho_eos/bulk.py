@@ -1,62 +1,170 @@
-"""Many requests: from a file, through an engine that is kept fed, to a file."""
+"""Many requests: from a file, through an engine that is kept fed, to a file.
 
+Each line of the results says what it was made from: parameters, and hashes of prompt and model. A
+file that was begun with others is never continued.
+"""
+
+import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from rho_eos.decoding.params import DecodeParams, merged
+from rho_eos.decoding.schema import from_words
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Handle, Request
 from rho_eos.errors import UserError
 from rho_eos.infilling import Given, default_policy
-from rho_eos.jsonl import ResultFile, read_lines
+from rho_eos.jsonl import Line, ResultFile
 from rho_eos.outputs import FinishReason, Output
 from rho_eos.preparation import Preparer
+from rho_eos.rows import Row, is_words, read_rows
+from rho_eos.tokens import SpecialTokens
+from rho_eos.trace import trace_lines
 
 PROMPT_KEYS = ("prompt", "messages", "prompt_token_ids")
+#: How the lines of results begin, by which a file of ours is known.
+MARKER = b'{"object": "rho_eos.output", "id": "'
+#: Parameters that change no answer.
+_HARMLESS = ("trace",)
+_LONGEST_COMPLAINT = 1000
+
+Complain = Callable[[str], None]
 
 
-def read_requests(
-    path: Path,
-    preparer: Preparer,
-    defaults: Mapping[str, Any],
-    raw: bool,
-    skip: set[str],
-    complain: Callable[[str], None],
-) -> Iterator[Request]:
-    """The requests of a file that are not done yet. A line's own parameters beat `defaults`."""
-    seen: set[str] = set()
-    for number, line in read_lines(path):
-        where = f"{path}:{number}"
-        if isinstance(line, UserError):
-            complain(str(line))
-            continue
-        try:
-            id = str(line.pop("id", number))
-            if id in seen:
-                raise UserError(f"the id {id!r} was used by an earlier line")
-            seen.add(id)
-            if id in skip:
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One request of a file, not tokenised yet."""
+
+    where: str
+    id: str
+    prompt: dict[str, Any]
+    params: DecodeParams
+    suffix: Given | None = None
+    template: Given | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """A file of requests, and what holds for all of them."""
+
+    path: Path
+    defaults: Mapping[str, Any]  # decoding parameters; a line's own beat them
+    raw: bool
+    model_hash: str
+    special: SpecialTokens  # whether the model can choose the length of a gap
+
+    def items(self, complain: Complain) -> Iterator[Item]:
+        """Every line that can be understood; what is wrong with the others is told."""
+        words = is_words(self.path)
+        seen: set[str] = set()
+        for row in read_rows(self.path):
+            try:
+                item = self._item(row, words)
+                if item.id in seen:
+                    raise UserError(f"the id {item.id!r} was used by an earlier line")
+            except Exception as error:
+                complain(_complaint(row.where, error))
                 continue
-            prompt = {key: line.pop(key) for key in PROMPT_KEYS if key in line}
-            suffix, template = _around(line)
-            given = merged(defaults, line)
-            if suffix is not None or template is not None:
-                given = default_policy(given, preparer.checkpoint.special)
-            params = DecodeParams.from_mapping(given)
-            request = preparer.prepare(
-                prompt if prompt or template is None else None,
-                params,
-                id=id,
-                raw=raw,
-                suffix=suffix,
-                template=template,
-            )
-        except UserError as error:
-            complain(f"{where}: {error}")
-            continue
-        yield request
+            seen.add(item.id)
+            yield item
+
+    def made_from(self, item: Item) -> Line:
+        """What a line of the results says about where it comes from."""
+        around = [item.suffix, item.template] if item.suffix or item.template else []
+        asked = [item.prompt, self.raw, *around]
+        prompt = json.dumps(asked, sort_keys=True, ensure_ascii=False)
+        return {
+            "prompt_hash": blake2b(prompt.encode(), digest_size=16).hexdigest(),
+            "model_hash": self.model_hash,
+            "params": item.params.model_dump(mode="json"),
+        }
+
+    def check_continues(self, results: ResultFile) -> None:
+        """Answers to other questions, or of other settings, are no answers to these."""
+        for item in self.items(lambda _: None):
+            if item.id not in results.ids:
+                continue
+            begun = results.line(item.id)
+            difference = _difference(begun, json.loads(json.dumps(self.made_from(item))))
+            if difference:
+                raise UserError(
+                    f"{results.path} holds an answer to {item.id!r} {difference}: give another "
+                    "--output, the same input and settings, or --overwrite"
+                )
+
+    def requests(
+        self,
+        preparer: Preparer,
+        skip: set[str],
+        begun: dict[str, Item],
+        complain: Complain,
+    ) -> Iterator[Request]:
+        """Those that are not done yet; each is noted in `begun`."""
+        for item in self.items(complain):
+            if item.id in skip:
+                continue
+            try:
+                request = preparer.prepare(
+                    item.prompt or None,
+                    item.params,
+                    id=item.id,
+                    raw=self.raw,
+                    suffix=item.suffix,
+                    template=item.template,
+                )
+            except Exception as error:
+                complain(_complaint(item.where, error))
+                continue
+            begun[item.id] = item
+            yield request
+
+    def write(
+        self,
+        outputs: Iterator[Output],
+        begun: dict[str, Item],
+        results: ResultFile,
+        traces: ResultFile | None,
+        done: Callable[[Output], None],
+        complain: Complain,
+    ) -> None:
+        """Write each output the moment it is finished. A failed one is told; it can run again."""
+        for output in outputs:
+            item = begun.pop(output.id)
+            if output.finish_reason is FinishReason.ERROR:
+                complain(f"{item.where}: request {output.id}: {output.error}")
+                continue
+            line = output.as_dict()
+            if traces is not None:
+                # Before the result: what has one is known to have its trace.
+                traces.append(*trace_lines(output))
+                line.pop("trace", None)
+            head = {"object": "rho_eos.output", "id": line.pop("id"), **self.made_from(item)}
+            results.append(head | line)
+            done(output)
+
+    def _item(self, row: Row, words: bool) -> Item:
+        line = row.content
+        if isinstance(line, UserError):
+            raise line
+        if not isinstance(line, dict):
+            raise UserError("not a JSON object")
+        # An empty cell of a table says nothing.
+        line = {name: value for name, value in line.items() if not (words and value == "")}
+        id = line.pop("id", None)
+        if not isinstance(id, str | int | None):
+            raise UserError(f"id is {id!r}, but takes a text or a number")
+        prompt = {key: line.pop(key) for key in PROMPT_KEYS if line.get(key) is not None}
+        suffix, template = _around(line)
+        own = from_words(line) if words else line
+        given = merged(self.defaults, own)
+        if suffix is not None or template is not None:
+            given = default_policy(given, self.special)
+        id = str(row.number if id is None else id)
+        return Item(row.where, id, prompt, DecodeParams.from_mapping(given), suffix, template)
 
 
 def _around(line: dict[str, Any]) -> tuple[Given | None, Given | None]:
@@ -96,16 +204,23 @@ def decode_all(engine: Engine, requests: Iterator[Request]) -> Iterator[Output]:
             engine.cancel(handle)
 
 
-def write_outputs(
-    outputs: Iterator[Output],
-    results: ResultFile,
-    done: Callable[[Output], None],
-    complain: Callable[[str], None],
-) -> None:
-    """Write each output the moment it is finished. A failed one is reported; it can run again."""
-    for output in outputs:
-        if output.finish_reason is FinishReason.ERROR:
-            complain(f"request {output.id}: {output.error}")
-            continue
-        results.append(output.as_dict())
-        done(output)
+def _difference(begun: Line, asked: Line) -> str:
+    """In words, the first way in which two origins differ; nothing if they do not."""
+    if begun.get("prompt_hash") != asked["prompt_hash"]:
+        return "that was made from another prompt"
+    if begun.get("model_hash") != asked["model_hash"]:
+        return "that another model gave, or this one in another precision"
+    old, new = begun.get("params"), asked["params"]
+    old = old if isinstance(old, dict) else {}
+    for name in {**old, **new}:
+        if name not in _HARMLESS and old.get(name) != new.get(name):
+            return f"that was made with {name} {old.get(name)!r}, not {new.get(name)!r}"
+    return ""
+
+
+def _complaint(where: str, error: Exception) -> str:
+    """One line, whatever a bad line of input led to."""
+    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    text = " ".join(text.split())
+    text = text if len(text) <= _LONGEST_COMPLAINT else text[:_LONGEST_COMPLAINT] + "…"
+    return text if text.startswith(where) else f"{where}: {text}"

@@ -1,8 +1,15 @@
-"""The one exception that means "the input is at fault": exit code 2, or HTTP 400."""
+"""What a command or a request may end with through no fault of the program."""
 
 
 class UserError(ValueError):
-    """Bad input, described in one sentence that says what was given and what is accepted."""
+    """Bad input, described in one sentence that says what was given and what is accepted.
+
+    It means "the input is at fault": exit code 2, or HTTP 400.
+    """
+
+
+class StorageError(RuntimeError):
+    """A file cannot be written, most often because the disk is full: exit code 1."""
 
 
 def needs_extra(what: str, package: str | None, extra: str) -> UserError:

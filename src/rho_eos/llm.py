@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from rho_eos.config import EngineConfig
-from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, LogitsProcessor, Request, StepEvent
 from rho_eos.engine.runner import ModelRunner
@@ -81,8 +81,12 @@ class LLM:
         suffix: Given | None = None,
         template: Given | None = None,
         processors: Sequence[LogitsProcessor] = (),
+        **keywords: Any,
     ) -> list[Output]:
         """Decode prompts together; outputs come in the order of the prompts.
+
+        Decoding parameters may also be given as keywords, which then hold for all prompts:
+        `llm.generate("hi", max_new_tokens=32)`.
 
         A text goes through the chat template as a user's message, unless `raw` or the model has
         none. `streamer` is one of transformers' (for a single prompt). `canvas` is what the answers
@@ -91,7 +95,7 @@ class LLM:
         with one a prompt may be None. `processors` change logits.
         """
         batch = _as_list(prompts)
-        each = _params_for_each(params, len(batch))
+        each = _params_for_each(params, len(batch), keywords)
         if streamer is not None and len(batch) != 1:
             raise UserError(f"a streamer takes one prompt, but got {len(batch)}")
         # All prompts are checked before any of them runs.
@@ -169,9 +173,9 @@ class LLM:
             return params
         return DecodeParams.from_mapping(default_policy(params or {}, self.special))
 
-    def chat(self, messages: Sequence[Message], params: Params = None) -> Output:
+    def chat(self, messages: Sequence[Message], params: Params = None, **keywords: Any) -> Output:
         """The assistant's next turn in a conversation."""
-        return self.generate([{"messages": messages}], params)[0]
+        return self.generate([{"messages": messages}], params, **keywords)[0]
 
     def stream(
         self,
@@ -181,11 +185,12 @@ class LLM:
         raw: bool = False,
         suffix: Given | None = None,
         template: Given | None = None,
+        **keywords: Any,
     ) -> Iterator[StepEvent]:
         """One event per denoising step; leaving the loop early cancels the request."""
         request = self.preparer.prepare(
             prompt,
-            _checked(params),
+            _checked(params, keywords),
             id=str(next(self._ids)),
             raw=raw,
             suffix=suffix,
@@ -205,13 +210,20 @@ def _as_messages(prompt: str | Sequence[Message]) -> Sequence[Message]:
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
-def _checked(params: Params) -> DecodeParams:
-    return params if isinstance(params, DecodeParams) else DecodeParams.from_mapping(params or {})
+def _checked(params: Params, keywords: Mapping[str, Any]) -> DecodeParams:
+    """What was given in one way or the other; keywords beat the rest."""
+    if isinstance(params, DecodeParams):
+        if not keywords:
+            return params
+        params = params.model_dump(exclude_unset=True)
+    return DecodeParams.from_mapping(merged(params or {}, keywords))
 
 
-def _params_for_each(params: Params | Sequence[Params], count: int) -> list[DecodeParams]:
+def _params_for_each(
+    params: Params | Sequence[Params], count: int, keywords: Mapping[str, Any]
+) -> list[DecodeParams]:
     if params is None or isinstance(params, DecodeParams | Mapping):
-        return [_checked(params)] * count
+        return [_checked(params, keywords)] * count
     if len(params) != count:
         raise UserError(f"got {len(params)} params for {count} prompts; give one, or one for each")
-    return [_checked(each) for each in params]
+    return [_checked(each, keywords) for each in params]

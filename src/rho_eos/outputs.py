@@ -49,6 +49,21 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token of the text and how likely the model found it in the step that committed it.
+
+    Over the whole vocabulary, before temperature, top-k and top-p; 0 where nothing was predicted.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()  # the likeliest tokens there, if any were asked for
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"token_id": self.token, "logprob": self.logprob, "top": [*map(list, self.top)]}
+
+
+@dataclass(frozen=True, slots=True)
 class StepRecord:
     """One forward of one sequence, for people and plots. Positions are canvas indices."""
 
@@ -78,8 +93,8 @@ class StepRecord:
 class Output:
     """The result of one request. `token_ids` is what is returned, `canvas_token_ids` all there was.
 
-    With a suffix both are what stands between it and the prompt. Of a template, `text` is the filled
-    whole, `token_ids` is what fills its gaps, and the canvas holds the text between them, too.
+    With a suffix both are what stands between it and the prompt. Of a template, `text` is the
+    filled whole, `token_ids` is what fills its gaps, and the canvas holds the text between, too.
 
     Positions behind the end that were never decoded (early stop) are reported as EOS, which is what
     a position behind the end means; so no MASK id ever leaves the engine.
@@ -92,11 +107,12 @@ class Output:
     canvas_token_ids: list[int] = field(default_factory=list)
     usage: Usage = Usage()
     trace: list[StepRecord] = field(default_factory=list)
+    logprobs: list[TokenLogprob] | None = None  # of `token_ids`, where they were asked for
     error: str | None = None
     gaps: list[str] = field(default_factory=list)  # of a template: what fills each of its gaps
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON-ready line; the trace only where one was asked for."""
+        """A JSON-ready line; log-probabilities and trace only where they were asked for."""
         line: dict[str, Any] = {
             "id": self.id,
             "text": self.text,
@@ -107,6 +123,8 @@ class Output:
         }
         if self.gaps:
             line["gaps"] = self.gaps
+        if self.logprobs is not None:
+            line["logprobs"] = [each.as_dict() for each in self.logprobs]
         if self.trace:
             line["trace"] = [record.as_dict() for record in self.trace]
         return line

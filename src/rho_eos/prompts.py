@@ -11,6 +11,7 @@ from rho_eos.user_text import (
     encode_as_text,
     encode_with_added,
     holds_added_token,
+    is_whole,
     split_at_added,
 )
 
@@ -42,6 +43,7 @@ def encode_prompt(
     if kind == "prompt":
         if not isinstance(content, str) or not content.strip():
             raise UserError("the prompt is empty")
+        _check_whole("the prompt", content)
         if raw or tokenizer.chat_template is None:
             return encode_as_text(tokenizer, content + answer_prefix, add_special_tokens=True)
         content = [{"role": "user", "content": content}]
@@ -124,10 +126,17 @@ def _check_messages(messages: Any) -> None:
         raise UserError("messages takes a non-empty list of {role, content}")
     for message in messages:
         good = isinstance(message, Mapping) and {"role", "content"} <= set(message)
-        if not good or not isinstance(message["content"], str):
-            raise UserError(f"a message takes a role and a content text; got {message!r}")
+        if not good or not all(isinstance(message[key], str) for key in ("role", "content")):
+            raise UserError(f"a message takes a role and a content, both texts; got {message!r}")
+        for key in ("role", "content"):
+            _check_whole(f"the {key} of a message", message[key])
     if not any(message["content"].strip() for message in messages):
         raise UserError("the messages are empty")
+
+
+def _check_whole(what: str, text: str) -> None:
+    if not is_whole(text):
+        raise UserError(f"{what} holds half a character (an unpaired surrogate)")
 
 
 def _check_other_fields(messages: Sequence[Message], tokenizer: Any) -> None:

@@ -1,12 +1,13 @@
 """What happened, step by step: replaying records into a canvas, and writing them down."""
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import find_policy
+from rho_eos.jsonl import ResultFile
 from rho_eos.outputs import Output, StepRecord
 
 
@@ -45,14 +46,20 @@ class Replay:
 def explain(params: DecodeParams, record: StepRecord) -> str:
     """Why a step did what it did, in a sentence. No policy is asked about a window."""
     if not record.refresh:
-        return f"A window: {record.computed} of {record.exact} positions computed, so the length holds."
+        share = f"{record.computed} of {record.exact} positions computed"
+        return f"A window: {share}, so the length holds."
     return find_policy(params.policy).explain(params, record)
 
 
-def write_trace(path: Path, outputs: Iterable[Output]) -> None:
-    """One JSON line per step: the request's id and the record."""
-    with path.open("w", encoding="utf-8") as file:
-        for output in outputs:
-            for record in output.trace:
-                line = {"id": output.id, **record.as_dict()}
-                file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+MARKER = b'{"object": "rho_eos.step", "id": "'
+
+
+def open_trace(path: Path, overwrite: bool) -> ResultFile:
+    """A file with one line per step: the request's id and the record."""
+    return ResultFile(path, marker=MARKER, overwrite=overwrite)
+
+
+def trace_lines(output: Output) -> list[dict[str, Any]]:
+    return [
+        {"object": "rho_eos.step", "id": output.id, **record.as_dict()} for record in output.trace
+    ]

@@ -41,6 +41,15 @@ def encode_with_added(tokenizer: Any, text: str) -> list[int]:
     return list(_encode(tokenizer.backend_tokenizer, text).ids)
 
 
+def is_whole(text: str) -> bool:
+    """JSON can spell half a character (an unpaired surrogate), which nobody can write down."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def holds_added_token(tokenizer: Any, text: str) -> bool:
     return any(token.content in text for token in tokenizer.added_tokens_decoder.values())
 

@@ -1,4 +1,4 @@
-"""Rows with text behind and between what is decoded: against the naive decoder, cached and mixed."""
+"""Rows with text behind and between what is decoded: like the naive decoder, cached and mixed."""
 
 from functools import cache
 from typing import Any

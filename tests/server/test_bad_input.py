@@ -128,6 +128,11 @@ def test_a_body_must_be_declared_as_json(http: httpx.Client) -> None:
             "messages.0.content",
         ),
         ({"deadline_seconds": 0}, "deadline_seconds"),
+        ({"top_logprobs": 3}, "goes with logprobs: true"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"logprobs": 3}, "logprobs"),
+        ({"logprobs": True, "stream": True, "stream_mode": "denoise"}, "stream_mode text"),
+        ({"messages": [{"role": "assistant", "content": "x", "tool_calls": [{}]}]}, "tool_calls"),
     ],
 )
 def test_a_bad_field_is_named(http: httpx.Client, fields: dict[str, Any], named: str) -> None:
@@ -183,10 +188,17 @@ def test_a_deeply_nested_value(http: httpx.Client, depth: int) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("logprobs", True),
-        ("top_logprobs", 3),
+        ("store", True),
+        ("prediction", {"type": "content", "content": "x"}),
+        ("modalities", ["text", "audio"]),
+        ("audio", {"voice": "alloy", "format": "wav"}),
+        ("web_search_options", {}),
+        ("repetition_penalty", 1.1),
+        ("min_p", 0.1),
+        ("ignore_eos", True),
         ("tools", [{"type": "function", "function": {"name": "f"}}]),
-        ("tool_choice", "auto"),
+        ("tool_choice", "required"),
+        ("response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}),
         ("functions", [{"name": "f"}]),
         ("response_format", {"type": "json_object"}),
         ("logit_bias", {"5": 10}),
@@ -203,6 +215,7 @@ def test_what_cannot_be_honoured_is_refused(http: httpx.Client, field: str, valu
 def test_defaults_spelled_out_are_no_reason_to_refuse(http: httpx.Client) -> None:
     spelled_out = {
         "logprobs": False,
+        "top_logprobs": 0,
         "tools": [],
         "tool_choice": "none",
         "response_format": {"type": "text"},
@@ -219,7 +232,7 @@ def test_defaults_spelled_out_are_no_reason_to_refuse(http: httpx.Client) -> Non
     assert chat(http, **spelled_out).status_code == 200
 
 
-@pytest.mark.parametrize("field", ["logprobs", "best_of", "echo"])
+@pytest.mark.parametrize("field", ["best_of", "echo"])
 def test_completions_refuse_theirs(http: httpx.Client, field: str) -> None:
     value = {"echo": True}.get(field, 2)
     body = {"model": MODEL, "prompt": "x", "max_tokens": 8, field: value}

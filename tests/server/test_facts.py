@@ -98,7 +98,7 @@ def test_the_playground_learns_what_it_needs(server: Process) -> None:
     facts = get(server, "/v1/rho_eos/playground").json()
     assert facts["model"] == MODEL
     assert facts["max_prompt_tokens"] < 512 and facts["max_new_tokens"] < 512
-    assert facts["names"] == {"max_new_tokens": "max_tokens", "trace": None}
+    assert facts["names"] == {"max_new_tokens": "max_tokens", "trace": None, "logprobs": None}
     assert facts["defaults"] == {}
     assert facts["panels"]["a"] == {"policy": "rho-eos"}
     assert facts["panels"]["b"] == {"policy": "fixed", "initial_length": 256}

@@ -1,5 +1,6 @@
 """The command line. Each command lives in its own module and imports what it needs when it runs."""
 
+import contextlib
 import os
 import sys
 from typing import Annotated
@@ -7,8 +8,10 @@ from typing import Annotated
 import typer
 
 from rho_eos import __version__
+from rho_eos.cli.batch import batch
 from rho_eos.cli.chat import chat
 from rho_eos.cli.compare import compare
+from rho_eos.cli.config_file import plugins_of_config, with_config
 from rho_eos.cli.eval import EvalCommand, evaluate
 from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
@@ -23,7 +26,7 @@ from rho_eos.cli.watch import watch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.errors import EngineError
-from rho_eos.errors import UserError
+from rho_eos.errors import StorageError, UserError
 from rho_eos.plugins import load_plugins, plugins_in
 from rho_eos.server.config import ServerConfig
 
@@ -59,18 +62,19 @@ def make_app() -> typer.Typer:
         name="rho-eos",
         help=HELP,
         invoke_without_command=True,  # then the help is printed: asking for it is no mistake
-        add_completion=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(options)
-    app.command(cls=RayCommand)(with_settings(EngineConfig, DecodeParams)(generate))
+    decoding = with_settings(EngineConfig, DecodeParams)
+    app.command(cls=RayCommand)(with_config(decoding(generate)))
     for command in (chat, watch):
-        app.command()(with_settings(EngineConfig, DecodeParams)(command))
-    app.command("eval", cls=EvalCommand)(with_settings(EngineConfig, DecodeParams)(evaluate))
-    app.command()(compare)
-    app.command()(inspect)
-    app.command()(with_settings(EngineConfig)(reproduce))
+        app.command()(with_config(decoding(command)))
+    app.command()(with_config(with_settings(EngineConfig)(batch)))
+    app.command("eval", cls=EvalCommand)(with_config(decoding(evaluate)))
+    app.command()(with_config(compare))
+    app.command()(with_config(inspect))
+    app.command()(with_config(with_settings(EngineConfig)(reproduce)))
     # All that follows the command is for lm-eval to read, --help included.
     app.command(
         "lm-eval",
@@ -80,9 +84,9 @@ def make_app() -> typer.Typer:
             "help_option_names": [],
         },
     )(lm_eval)
-    app.command()(with_settings(EngineConfig)(info))
-    app.command()(models)
-    app.command()(with_settings(EngineConfig, ServerConfig)(serve))
+    app.command()(with_config(with_settings(EngineConfig)(info)))
+    app.command()(with_config(models))
+    app.command()(with_config(with_settings(EngineConfig, ServerConfig)(serve)))
     return app
 
 
@@ -90,18 +94,34 @@ def main() -> None:
     """Run; an error is one line, with exit code 2 if it is the user's to mend."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
-        load_plugins(plugins_in(sys.argv[1:]))
-        sys.exit(make_app()(standalone_mode=False) or 0)
+        words = sys.argv[1:]
+        load_plugins(plugins_in(words))
+        if words[:1] != ["lm-eval"]:  # which has an option of that name itself
+            load_plugins(plugins_of_config(words))
+        code = make_app()(standalone_mode=False) or 0
+        sys.stdout.flush()
+        sys.exit(code)
     except (UserError, typer.TyperException) as error:
         text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
         print(f"rho-eos: {' '.join(text.split())}", file=sys.stderr)
         sys.exit(2)
-    except EngineError as error:
+    except (EngineError, StorageError) as error:
         print(f"rho-eos: {error}", file=sys.stderr)
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         print("rho-eos: interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_stdout()
         sys.exit(141)
+    except OSError as error:
+        _let_go_of_stdout()  # it may be what could not be written
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"rho-eos: {where}{error.strerror or error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _let_go_of_stdout() -> None:
+    """What is still to be written goes nowhere: writing it would fail again at the very end."""
+    with contextlib.suppress(OSError, ValueError):  # tests have no such file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,15 +4,21 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rho_eos.announced import load, remark_on
+from rho_eos.cli.file_options import InOrder, Overwrite, check_distinct
 from rho_eos.cli.ray_options import RayActors, RayAddress
 from rho_eos.errors import UserError
+
+if TYPE_CHECKING:
+    from rho_eos.jsonl import ResultFile
 
 
 def generate(
@@ -41,8 +47,9 @@ def generate(
         typer.Option(
             "--input",
             "-i",
-            help="Many prompts: JSON lines with prompt, messages or prompt_token_ids, optionally "
-            "id, suffix, suffix_token_ids, template and any decoding parameter.",
+            help="Many prompts: JSON Lines, CSV or Parquet with prompt, messages or "
+            "prompt_token_ids, optionally id, suffix, suffix_token_ids, template and any decoding "
+            "parameter; or a .txt file with a prompt on each line.",
         ),
     ] = None,
     output_file: Annotated[
@@ -51,6 +58,8 @@ def generate(
             "--output", "-o", help="Where results go, line by line. Run again to continue."
         ),
     ] = None,
+    overwrite: Overwrite = False,
+    in_order: InOrder = False,
     trace_file: Annotated[
         Path | None, typer.Option(help="Write every denoising step to this file, as JSON lines.")
     ] = None,
@@ -78,35 +87,33 @@ def generate(
     if input_file is not None and output_file is not None:
         if prompt is not None or suffix is not None or template is not None:
             raise UserError("give either a prompt or --input, not both")
-        return _generate_file(
-            engine_options, decode_options, raw, input_file, output_file, ray, ray_actors
-        )
-    if ray is not None:
-        raise UserError("--ray goes with --input")
+        job = FileJob(input_file, output_file, trace_file, raw, overwrite, in_order)
+        return _generate_file(engine_options, decode_options, job, ray, ray_actors)
+    for given, option in ((ray, "--ray"), (overwrite, "--overwrite"), (in_order, "--in-order")):
+        if given:
+            raise UserError(f"{option} goes with --input")
     text = prompt
     if text is None and template is None:
         text = _from_stdin()
     from rho_eos.decoding.params import DecodeParams
     from rho_eos.infilling import default_policy
-    from rho_eos.trace import write_trace
+    from rho_eos.trace import open_trace, trace_lines
 
-    if trace_file is not None:
-        decode_options["trace"] = True
     has_gaps = bool(suffix) or template is not None
     if not has_gaps or "policy" in decode_options:
         DecodeParams.from_mapping(decode_options)  # a bad option, before a model is loaded
-    llm = load(engine_options)
-    if has_gaps:
-        decode_options = default_policy(decode_options, llm.special)
-    params = DecodeParams.from_mapping(decode_options)
-    remark_on(llm.config.model, text)
-    outputs = llm.generate([text], params, raw=raw, suffix=suffix, template=template)
-    if trace_file is not None:
-        write_trace(trace_file, outputs)
-    if json_output:
-        print(json.dumps(outputs[0].as_dict(), ensure_ascii=False))
-    else:
-        print(outputs[0].text)
+    with nullcontext() if trace_file is None else open_trace(trace_file, overwrite=True) as traces:
+        llm = load(engine_options)
+        if has_gaps:
+            decode_options = default_policy(decode_options, llm.special)
+        params = DecodeParams.from_mapping(decode_options)
+        if trace_file is not None:
+            params = params.replaced(trace=True)
+        remark_on(llm.config.model, text)
+        output = llm.generate([text], params, raw=raw, suffix=suffix, template=template)[0]
+        if traces is not None:
+            traces.append(*trace_lines(output))
+    print(json.dumps(output.as_dict(), ensure_ascii=False) if json_output else output.text)
     return 0
 
 
@@ -116,45 +123,74 @@ def _from_stdin() -> str:
     return sys.stdin.read()
 
 
+@dataclass(frozen=True, slots=True)
+class FileJob:
+    """Which files, and how they are treated."""
+
+    input: Path
+    output: Path
+    trace: Path | None
+    raw: bool
+    overwrite: bool
+    in_order: bool
+
+
 def _generate_file(
     engine_options: dict[str, Any],
     decode_options: dict[str, Any],
-    raw: bool,
-    input_file: Path,
-    output_file: Path,
+    job: FileJob,
     ray: str | None,
     ray_actors: int | None,
 ) -> int:
     """Exit code 2 if any line was bad; the good ones have run all the same."""
     from rich.console import Console
 
-    from rho_eos.bulk import decode_all, read_requests, write_outputs
+    from rho_eos.bulk import MARKER, Bulk, Item, decode_all
     from rho_eos.cli.progress import bulk_progress
     from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import EngineConfig
     from rho_eos.decoding.params import DecodeParams
     from rho_eos.engine.request import Request
-    from rho_eos.jsonl import ResultFile, read_lines
+    from rho_eos.evals.runs.provenance import model_hash
+    from rho_eos.jsonl import ResultFile
     from rho_eos.models.loading import open_checkpoint
     from rho_eos.outputs import Output
+    from rho_eos.plugins import load_plugins
     from rho_eos.preparation import Preparer
+    from rho_eos.rows import read_rows
 
     console = Console(stderr=True)
+    check_distinct({"--input": job.input, "--output": job.output, "--trace-file": job.trace})
+    if job.trace is not None:
+        decode_options = {**decode_options, "trace": True}
     DecodeParams.from_mapping(decode_options)  # a bad option is an error before any line is read
-    total = sum(1 for _ in read_lines(input_file))
-    pool = pool_of(ray, ray_actors, engine_options)
-    decode: Callable[[Iterator[Request]], Iterator[Output]]
-    if pool is None:
-        llm = load(engine_options)
-        preparer = llm.preparer
-        decode = partial(decode_all, llm.engine)
-    else:
-        config = EngineConfig.from_mapping(engine_options)
-        preparer = Preparer(open_checkpoint(config), config)
-        decode = pool.decode
+    total = sum(1 for _ in read_rows(job.input))
+    config = EngineConfig.from_mapping(engine_options)
+    load_plugins(config.plugin)
+    special = open_checkpoint(config).special
+    bulk = Bulk(job.input, decode_options, job.raw, model_hash(config), special)
     complaints: list[str] = []
-    tokens, started = 0, time.perf_counter()
-    with ResultFile(output_file) as results, bulk_progress(console, total) as progress:
+    with ExitStack() as files:
+        results = files.enter_context(
+            ResultFile(job.output, marker=MARKER, overwrite=job.overwrite)
+        )
+        bulk.check_continues(results)
+        traces = None
+        if job.trace is not None:
+            traces = files.enter_context(_open_trace(job.trace, job.overwrite, results))
+        # All is known to fit together; only now is a model loaded, and a file changed.
+        pool = pool_of(ray, ray_actors, engine_options)
+        decode: Callable[[Iterator[Request]], Iterator[Output]]
+        if pool is None:
+            llm = load(engine_options)
+            preparer = llm.preparer
+            decode = partial(decode_all, llm.engine)
+        else:
+            preparer = Preparer(open_checkpoint(config), config)
+            decode = pool.decode
+        results.repair()
+        progress = files.enter_context(bulk_progress(console, total))
+        tokens, started = 0, time.perf_counter()
 
         def complain(message: str) -> None:
             complaints.append(message)
@@ -168,11 +204,10 @@ def _generate_file(
 
         before = len(results.ids)
         progress.advance(by=before)
-        requests = read_requests(
-            input_file, preparer, decode_options, raw, set(results.ids), complain
-        )
+        begun: dict[str, Item] = {}
+        requests = bulk.requests(preparer, set(results.ids), begun, complain)
         try:
-            write_outputs(decode(requests), results, done, complain)
+            bulk.write(decode(requests), begun, results, traces, done, complain)
         except KeyboardInterrupt:
             console.print(
                 f"rho-eos: interrupted with {len(results.ids)} of {total} done; "
@@ -180,7 +215,25 @@ def _generate_file(
             )
             return 130
         made = len(results.ids) - before
+        if job.in_order:
+            results.put_in_order(item.id for item in bulk.items(lambda _: None))
     skipped = f", {before} were there already" if before else ""
     bad = f", {len(complaints)} bad" if complaints else ""
-    console.print(f"{made} generated{skipped}{bad} → {output_file}", highlight=False)
+    console.print(f"{made} generated{skipped}{bad} → {job.output}", highlight=False)
     return 2 if complaints else 0
+
+
+def _open_trace(path: Path, overwrite: bool, results: "ResultFile") -> "ResultFile":
+    """The traces of what is finished. What was not, will be traced again."""
+    from rho_eos.trace import open_trace
+
+    traces = open_trace(path, overwrite)
+    missing = len(results.ids - traces.ids)
+    if missing:
+        traces.close()
+        raise UserError(
+            f"{path} lacks the steps of {missing} outputs that {results.path} holds already: "
+            "give another --output, or --overwrite"
+        )
+    traces.keep_only(lambda line: line["id"] in results.ids)
+    return traces

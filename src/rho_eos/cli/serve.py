@@ -11,6 +11,9 @@ from rho_eos.errors import UserError, needs_extra
 def serve(
     engine_options: dict[str, Any],
     server_options: dict[str, Any],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[MODEL]", help="tiny, a folder or a Hub id.")
+    ] = None,
     ray: Annotated[
         bool, typer.Option("--ray", help="Serve as a Ray Serve deployment, with replicas.")
     ] = False,
@@ -20,13 +23,15 @@ def serve(
 
     [bold]Examples[/bold]
 
-      rho-eos serve --model tiny --port 8000
+      rho-eos serve tiny --port 8000
 
-      rho-eos serve --model GSAI-ML/LLaDA-8B-Instruct --ray --replicas 4
+      rho-eos serve GSAI-ML/LLaDA-8B-Instruct --ray --replicas 4
     """
     from rho_eos.config import EngineConfig
     from rho_eos.server.config import ServerConfig
 
+    if name is not None:
+        engine_options = engine_options | {"model": name}
     # What is wrong with the options is said before anything is loaded.
     EngineConfig.from_mapping(engine_options)
     config = ServerConfig.from_mapping(server_options)
@@ -65,5 +70,5 @@ def _serve_on_ray(engine_options: dict[str, Any], config: Any, replicas: int) ->
     engine = EngineConfig.from_mapping(engine_options)
     load_plugins(engine.plugin)
     open_checkpoint(engine)
-    log_to_stderr()
+    log_to_stderr(config.log_level)
     serve_on_ray(engine_options, config, replicas)

@@ -9,8 +9,8 @@ from pydantic.fields import FieldInfo
 
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.registry import policies, policy_of
-from rho_eos.decoding.schema import parameters
+from rho_eos.decoding.registry import policies
+from rho_eos.decoding.schema import from_words, parameters
 from rho_eos.server.config import ServerConfig
 from rho_eos.settings import Settings, choices, from_word, kinds
 
@@ -103,15 +103,11 @@ def _option(name: str, field: FieldInfo, panel: str, help: str | None = None) ->
 
 def _given(cls: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
     """What was given, each word as the type of its field; ranges are checked with the rest."""
-    fields = cls.model_fields
     if cls is DecodeParams:
-        fields = {name: parameter.field for name, parameter in parameters().items()}
-        # Two policies may mean different things by one name: the chosen one's meaning counts.
-        chosen = policies().get(policy_of({"policy": values["policy"]}))
-        fields |= chosen.Params.model_fields if chosen is not None else {}
+        return from_words({n: values[n] for n in parameters() if values[n] is not None})
     return {
         name: from_word(name, field, value) if isinstance(value, str) else value
-        for name, field in fields.items()
+        for name, field in cls.model_fields.items()
         if (value := values[name]) is not None
     }
 

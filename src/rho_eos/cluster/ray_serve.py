@@ -74,7 +74,7 @@ def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: i
         from rho_eos.server.run import log_to_stderr, spare_the_collector
         from rho_eos.server.service import Service
 
-        log_to_stderr()
+        log_to_stderr(config.log_level)
         llm = LLM(**dict(engine))
         llm.warm_up()
         service = Service(llm, config)

@@ -40,6 +40,12 @@ class DecodeParams(Settings):
     stop: FewTexts = setting((), "end the text before this string; repeatable")
     early_stop: bool = setting(True, "stop once the text is complete; same text, fewer steps")
     trace: bool = setting(False, "record every step")
+    logprobs: int | None = setting(
+        None,
+        "report each token's log-probability when it was committed, and this many alternatives",
+        ge=0,
+        le=20,
+    )
     cache: Literal["none", "window"] = setting(
         "none", "none: every forward computes every position; window: most compute a window only"
     )
@@ -67,6 +73,9 @@ class DecodeParams(Settings):
 
     def __init__(self, **given: Any) -> None:  # which parameters there are, the policy knows
         super().__init__(**given)
+        if given.get("initial_length") is None:
+            # It follows from the rest, also where that is changed later.
+            self.model_fields_set.discard("initial_length")
 
     @model_validator(mode="before")
     @classmethod

@@ -74,6 +74,9 @@ class Prediction:
     entropy: np.ndarray | None = None  # (n,) float64, in nats, if the policy needs it
     margin: np.ndarray | None = None  # (n,) float64, best less second best probability, likewise
     expected: np.ndarray | None = None  # (n,) float64, probability of what stands there, likewise
+    #: (n, k) the likeliest tokens and their probabilities, if the request asks for logprobs
+    top_token: np.ndarray | None = None
+    top_probability: np.ndarray | None = None
 
     def at(self, wanted: Positions) -> "Prediction":
         """The part of the prediction that speaks of `wanted` (all of which must be predicted)."""

@@ -11,8 +11,8 @@ from typing import Any, get_origin
 from pydantic.fields import FieldInfo
 
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.registry import policies
-from rho_eos.settings import bounds, choices, is_optional, kinds, takes
+from rho_eos.decoding.registry import policies, policy_of
+from rho_eos.settings import bounds, choices, from_word, is_optional, kinds, takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,25 @@ def parameters() -> Mapping[str, Parameter]:
             fields.setdefault(parameter, field)
             owners.setdefault(parameter, []).append(name)
     return {name: Parameter(name, fields[name], tuple(owners[name])) for name in fields}
+
+
+def fields_for(given: Mapping[str, Any]) -> dict[str, FieldInfo]:
+    """A field for every parameter there is. Two policies may mean different things by one name:
+    the meaning of the one that is chosen counts."""
+    fields = {name: parameter.field for name, parameter in parameters().items()}
+    chosen = policies().get(policy_of(given))
+    return fields | (chosen.Params.model_fields if chosen is not None else {})
+
+
+def from_words(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that were given as words, each as the type of its field."""
+    fields = fields_for(given)
+    return {
+        name: from_word(name, fields[name], value)
+        if isinstance(value, str) and name in fields
+        else value
+        for name, value in given.items()
+    }
 
 
 def schema() -> dict[str, Any]:

@@ -213,6 +213,7 @@ class Engine:
                 draft_ids=draft[draft != self.special.mask].tolist(),  # a window sees not all
                 positions_evaluated=row.positions_evaluated,
                 output=output,
+                logprobs=row.returned_logprobs(),
                 detokenize=self.detokenize,
             )
         )
@@ -265,6 +266,7 @@ class Engine:
             canvas_token_ids=row.final_canvas().tolist(),
             usage=row.usage(),
             trace=row.trace,
+            logprobs=row.returned_logprobs(),
             error=error,
             gaps=[self.detokenize(tokens) for tokens in row.gap_tokens()]
             if row.handle.request.texts

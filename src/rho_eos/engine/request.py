@@ -16,7 +16,7 @@ import numpy as np
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Positions, View
 from rho_eos.engine.errors import EngineError
-from rho_eos.outputs import Output, StepRecord
+from rho_eos.outputs import Output, StepRecord, TokenLogprob
 
 Detokenize = Callable[[list[int]], str]
 
@@ -81,6 +81,7 @@ class StepEvent:
     draft_ids: list[int]  # the canvas behind them, the model's guesses in place of MASKs
     positions_evaluated: int  # so far
     output: Output | None
+    logprobs: list[TokenLogprob] | None  # of `token_ids`, where they were asked for
     detokenize: Detokenize = field(repr=False, compare=False)
 
     @property

@@ -12,9 +12,10 @@ from rho_eos.decoding.policy import Keeps, Policy, Positions, Prediction, Step, 
 from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.signal import density
 from rho_eos.engine.batch import RowInput
+from rho_eos.engine.logprobs import Logprobs
 from rho_eos.engine.request import Handle, as_array
 from rho_eos.engine.window import Window
-from rho_eos.outputs import FinishReason, StepRecord, Usage
+from rho_eos.outputs import FinishReason, StepRecord, TokenLogprob, Usage
 from rho_eos.streaming import TextDelta
 from rho_eos.tokens import SpecialTokens
 
@@ -42,6 +43,7 @@ class Row:
     finish_reason: FinishReason | None = None
     trace: list[StepRecord] = field(default_factory=list)
     _view: View | None = None  # of the next forward, once it was asked for
+    logprobs: Logprobs | None = None  # where they are asked for
     waited: int = 0  # steps that it was held back, so that others could refresh
     started: float | None = None
     first_token: float | None = None
@@ -57,6 +59,8 @@ class Row:
             self.canvas = as_array(request.canvas)
         self.policy = find_policy(self.params.policy)(self.params, self.special)
         self.text = TextDelta(self.params.stop)
+        if self.params.logprobs is not None:
+            self.logprobs = Logprobs(len(self.canvas), self.params.logprobs)
         # A policy that never takes windows would only fill the memory.
         if self.params.cache == "window" and type(self.policy).windows is not False:
             self.window = Window(self.params, self.special, len(self.suffix))
@@ -254,6 +258,12 @@ class Row:
     def _gave_up(self) -> bool:
         return self.finish_reason is FinishReason.LENGTH and len(self.suffix) > 0
 
+    def returned_logprobs(self) -> list[TokenLogprob] | None:
+        """Those of the committed prefix, if they are asked for."""
+        if self.logprobs is None:
+            return None
+        return self.logprobs.at(np.flatnonzero(self._returned()), self.canvas)
+
     def final_canvas(self) -> np.ndarray:
         """The canvas with what was never decoded behind the end reported as EOS."""
         return np.where(self.canvas == self.special.mask, self.special.eos, self.canvas)
@@ -292,6 +302,8 @@ class Row:
         self.canvas = self.canvas.copy()  # views of earlier steps stay as they were
         self.canvas[positions] = prediction.at(positions).token
         self.committed += len(positions)
+        if self.logprobs is not None:
+            self.logprobs.committed(prediction.at(positions))
 
     def _text_is_complete(self) -> bool:
         """No MASK is left before the first committed end: later positions are never returned."""
@@ -339,6 +351,8 @@ class Row:
         if self.gaps is not None:
             self.gaps = _followed(self.gaps, edited.moved)
         change = len(edited.canvas) - len(self.canvas)
+        if self.logprobs is not None:
+            self.logprobs.edited(self.canvas, edited.canvas, edited.moved)
         self.canvas = edited.canvas
         self.expansions += change > 0
         self.contractions += change < 0

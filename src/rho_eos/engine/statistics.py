@@ -1,7 +1,7 @@
 """What policies read, taken from the logits of one forward, chunk by chunk.
 
-Token, its probability and P(EOS) for everybody; all else only for rows that ask. All
-of it goes to the host in one transfer.
+Token, its probability and P(EOS) for everybody; all else only for rows that ask. All of it goes to
+the host in one transfer.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from rho_eos.engine.row import Row
 from rho_eos.tokens import SpecialTokens
 
 #: Columns of what is kept of a position. A token id is exact in float32 up to 2^24.
-TOKEN, CONFIDENCE, EOS, ENTROPY, MARGIN, EXPECTED = range(6)
+TOKEN, CONFIDENCE, EOS, ENTROPY, MARGIN, EXPECTED = range(COLUMNS := 6)
 
 
 class Statistics:
@@ -45,10 +45,14 @@ class Statistics:
         self.too_early = batch.positions < least[batch.owners]
         self.asks_entropy = np.array([row.policy.needs.entropy for row in rows])[batch.owners]
         self.asks_margin = np.array([row.policy.needs.margin for row in rows])[batch.owners]
+        counts = np.array([row.params.logprobs or 0 for row in rows])
+        self.asks_top = (counts > 0)[batch.owners]
+        self.top = int(counts.max(initial=0))  # so many are kept for all that ask
         # EOS and the other ends are hidden where a minimum length is not reached, or text follows.
         self.ends = torch.tensor(special.ends, device=device)
         self.never_or_later = torch.tensor((special.mask, *special.ends), device=device)
-        self.kept = torch.zeros((len(batch.positions), 6), device=device)
+        # Behind the columns of everybody come the likeliest tokens, then their probabilities.
+        self.kept = torch.zeros((len(batch.positions), COLUMNS + 2 * self.top), device=device)
         self.asks_expected = np.array([row.policy.needs.expected for row in rows])[batch.owners]
         self.standing = np.zeros(len(batch.positions), dtype=np.int64)  # tokens, where asked for
         for row, start, wanted in zip(rows, batch.starts, self.wanted, strict=True):
@@ -67,6 +71,8 @@ class Statistics:
         best_two = logits[asks].topk(2).indices if len(asks) else None
         # Not finite where the logits hold NaN or infinity, or where nothing is left to choose.
         possible = logits.gather(-1, token[:, None])[:, 0].isfinite()
+        asks_top = self._index(self.asks_top[part])
+        likeliest = self._likeliest(logits[asks_top]) if len(asks_top) else None
         logits[:, self.never_or_later] = hidden_columns
         probabilities = torch.softmax(logits, -1, out=logits)  # in place: no second chunk
         kept[:, TOKEN] = token
@@ -76,6 +82,11 @@ class Statistics:
         if best_two is not None:
             best, second = probabilities[asks].gather(-1, best_two).unbind(-1)
             kept[asks, MARGIN] = best - second
+        if likeliest is not None:
+            kept[asks_top, COLUMNS : COLUMNS + self.top] = likeliest.to(kept.dtype)
+            kept[asks_top, COLUMNS + self.top :] = probabilities[asks_top].gather(
+                -1, likeliest.clamp_min(0)
+            )
         asks = self._index(self.asks_entropy[part])
         if len(asks):
             kept[asks, ENTROPY] = torch.special.entr(probabilities[asks]).sum(-1)
@@ -92,8 +103,14 @@ class Statistics:
             for row, wanted, own in zip(self.rows, self.wanted, kept, strict=True)
         ]
 
+    def _likeliest(self, logits: torch.Tensor) -> torch.Tensor:
+        """(n, top) the likeliest tokens, best first; -1 where there are not so many to choose."""
+        found = logits.topk(min(self.top, logits.shape[-1]))
+        tokens = found.indices.where(found.values > -torch.inf, -1)
+        return torch.nn.functional.pad(tokens, (0, self.top - tokens.shape[-1]), value=-1)
+
     def _prediction(self, row: Row, wanted: np.ndarray, kept: np.ndarray) -> Prediction:
-        needs = row.policy.needs
+        needs, count = row.policy.needs, row.params.logprobs
         numbers = kept.T.astype(np.float64)
         return Prediction(
             wanted,
@@ -103,6 +120,8 @@ class Statistics:
             numbers[ENTROPY] if needs.entropy else None,
             numbers[MARGIN] if needs.margin else None,
             numbers[EXPECTED] if needs.expected else None,
+            kept[:, COLUMNS : COLUMNS + count].astype(np.int64) if count else None,
+            numbers[COLUMNS + self.top :][:count].T if count else None,
         )
 
     def _process(self, part: slice, logits: torch.Tensor) -> torch.Tensor:

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse
+from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -19,10 +20,10 @@ from rho_eos import __version__
 from rho_eos.decoding.schema import schema
 from rho_eos.engine.request import Detail
 from rho_eos.server import errors
-from rho_eos.server.auth import KeyMiddleware, KeyRing
+from rho_eos.server.auth import OPEN_PATHS, KeyMiddleware, KeyRing
 from rho_eos.server.denoise import TokenTexts, denoise_events
 from rho_eos.server.hosts import AllowedHosts, HostCheck
-from rho_eos.server.middleware import BodyLimit, RequestLog
+from rho_eos.server.middleware import DOCS, BodyLimit, RequestLog
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.protocol import AnyRequest, request_models
 from rho_eos.server.responses import ChatShape, CompletionShape, Shape, whole_answer
@@ -51,12 +52,16 @@ def create_app(service: Service) -> FastAPI:
         async with service.running():
             yield
 
+    config = service.config
     app = FastAPI(
         title="rho-eos",
         version=__version__,
         lifespan=lifespan,
-        docs_url=None,  # these pages load scripts from elsewhere
+        # Its page loads scripts from elsewhere, so it is there only on request.
+        docs_url=DOCS if config.docs else None,
         redoc_url=None,
+        # So that the page has a place to enter a key; the middleware checks it, here and elsewhere.
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if config.docs else [],
         responses={"4XX": {"model": ErrorAnswer}, "5XX": {"model": ErrorAnswer}},
     )
     app.state.service = service
@@ -64,10 +69,10 @@ def create_app(service: Service) -> FastAPI:
     _add_generation(app, service)
     _add_facts(app, service)
     app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), name="static")
-    config = service.config
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, max_bytes=config.max_body_bytes, seconds=config.body_seconds)
-    app.add_middleware(KeyMiddleware, keys=KeyRing(config.keys()))
+    open_paths = (*OPEN_PATHS, DOCS, "/openapi.json") if config.docs else OPEN_PATHS
+    app.add_middleware(KeyMiddleware, keys=KeyRing(config.keys()), open_paths=open_paths)
     if config.cors_origin:
         app.add_middleware(
             CORSMiddleware,
@@ -82,7 +87,8 @@ def create_app(service: Service) -> FastAPI:
 
 def _add_generation(app: FastAPI, service: Service) -> None:
     chat_request, completion_request = request_models()
-    texts = TokenTexts(service.llm.engine.detokenize, service.llm.special.ends)
+    detokenize = service.llm.engine.detokenize
+    texts = TokenTexts(detokenize, service.llm.special.ends)
 
     async def answer(shape: Shape, body: AnyRequest, request: Request) -> Response:
         if not body.stream:
@@ -91,13 +97,14 @@ def _add_generation(app: FastAPI, service: Service) -> None:
             generation = await service.open(shape.id_prefix, body, Detail.STEPS)
             return EventStream(generation, denoise_events(generation, texts))
         generation = await service.open(shape.id_prefix, body, Detail.TEXT)
-        return EventStream(generation, text_events(shape, generation, body.include_usage))
+        events = text_events(shape, generation, body.include_usage, detokenize)
+        return EventStream(generation, events)
 
     async def _answer_at_once(shape: Shape, body: AnyRequest, request: Request) -> Response:
         with await service.open(shape.id_prefix, body, Detail.OUTPUT) as generation:
             if await unless_disconnected(request.receive, generation.finish()) is None:
                 return Response(status_code=499)  # for the log: nobody is there to read it
-        return JSONResponse(whole_answer(shape, generation))
+        return JSONResponse(await whole_answer(shape, generation, detokenize))
 
     @app.post("/v1/chat/completions")
     async def chat_completions(body: chat_request, request: Request) -> Response:  # type: ignore[valid-type]
@@ -116,6 +123,7 @@ def _add_facts(app: FastAPI, service: Service) -> None:
         "object": "model",
         "created": 0,
         "owned_by": "rho-eos",
+        "max_model_len": service.llm.context_length,
     }
     if placement := getattr(service.llm, "placement", None):  # scripted models have none
         model |= {"placement": placement.as_dict()}
@@ -140,11 +148,13 @@ def _add_facts(app: FastAPI, service: Service) -> None:
         """What the page needs to know of the model."""
         return playground_facts(service)
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health")
     async def health() -> dict[str, str]:
         """The process is alive."""
         return {"status": "alive"}
 
+    @app.head("/ready", include_in_schema=False)
     @app.get("/ready")
     async def ready() -> Response:
         """The model is loaded, and a request sent now would run."""
@@ -160,6 +170,6 @@ def _add_facts(app: FastAPI, service: Service) -> None:
         """For Prometheus."""
         return Response(await service.render_metrics(), media_type="text/plain; version=0.0.4")
 
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html")

@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -32,8 +32,11 @@ class KeyRing:
 class KeyMiddleware:
     """Turns away who has no key, before anything of the request is read."""
 
-    def __init__(self, app: ASGIApp, keys: KeyRing) -> None:
+    def __init__(
+        self, app: ASGIApp, keys: KeyRing, open_paths: Collection[str] = OPEN_PATHS
+    ) -> None:
         self.app = app
+        self.open_paths = open_paths
         self.keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,7 +54,7 @@ class KeyMiddleware:
 
     def _may_pass(self, scope: Scope) -> bool:
         path: str = scope["path"]
-        if path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
+        if path in self.open_paths or path.startswith(OPEN_FOLDER):
             return True
         scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self.keys.accepts(key.strip())

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import model_validator
 
@@ -57,6 +57,12 @@ class ServerConfig(Settings):
     )
     drain_seconds: float = setting(
         30.0, "time running requests have to finish after SIGTERM", gt=0, le=MONTH
+    )
+    docs: bool = setting(
+        False, "an interactive description of the API at /docs; its page loads scripts from a CDN"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "least level of what is logged; probes are logged at debug"
     )
     log_prompts: bool = setting(False, "write prompts to the log; without, no text of users is")
 

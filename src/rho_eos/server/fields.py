@@ -14,10 +14,18 @@ from rho_eos.decoding.registry import policies
 from rho_eos.decoding.schema import Parameter, parameters
 from rho_eos.errors import UserError
 from rho_eos.server.errors import bad_request
+from rho_eos.user_text import is_whole
 
 #: What HTTP calls a parameter, where that is not its own name; None: it is no field.
 #: `stream_mode` asks for what a trace holds.
-NAMES: Mapping[str, str | None] = {"max_new_tokens": "max_tokens", "trace": None}
+#: `logprobs` is OpenAI's own field, which the two endpoints spell differently.
+NAMES: Mapping[str, str | None] = {
+    "max_new_tokens": "max_tokens",
+    "trace": None,
+    "logprobs": None,
+}
+#: Values with which other servers' clients say "not given", where ours is null.
+_NOT_GIVEN: Mapping[str, tuple[int, ...]] = {"top_k": (-1,)}
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -53,22 +61,16 @@ def given_parameters(request: BaseModel) -> dict[str, Any]:
     given = {name: getattr(request, name) for name in names if name in request.model_fields_set}
     for name, value in given.items():
         check_whole(name, value)
+        if type(value) is int and value in _NOT_GIVEN.get(name, ()):
+            given[name] = None
     return given
 
 
 def check_whole(name: str, value: Any) -> None:
-    """JSON can spell half a character (an unpaired surrogate), which nobody can send back."""
+    """Half a character cannot be sent back."""
     for text in value if isinstance(value, list) else [value]:
         if isinstance(text, str) and not is_whole(text):
             raise bad_request(f"{name}: holds half a character (an unpaired surrogate)", name)
-
-
-def is_whole(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _json_schema(parameter: Parameter) -> dict[str, Any]:

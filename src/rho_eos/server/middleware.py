@@ -18,11 +18,21 @@ request_id: ContextVar[str] = ContextVar("request_id", default="-")
 _GOOD_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 _SAFE_HEADERS = {
     # blob: are pictures the page makes itself, of its charts.
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob:; object-src 'none'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob:; object-src 'none'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+DOCS = "/docs"
+#: What the page at /docs loads: FastAPI's choice of Swagger UI, and its own inline script.
+_DOCS_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net; "
+    "style-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net; "
+    "img-src 'self' data: https://fastapi.tiangolo.com; "
+    "object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+#: Asked every few seconds by whoever watches the server.
+_PROBES = ("/health", "/ready")
 #: A body that is too large is read on (and thrown away) up to so many times the limit, because a
 #: client that is still sending would see a broken connection instead of the answer.
 _PATIENCE = 16
@@ -51,6 +61,8 @@ class RequestLog:
                 headers["X-Request-ID"] = name
                 for header, value in _SAFE_HEADERS.items():
                     headers[header] = value
+                if scope["path"] == DOCS:
+                    headers["Content-Security-Policy"] = _DOCS_POLICY
             await send(message)
 
         try:
@@ -59,7 +71,14 @@ class RequestLog:
             # The path is a client's word too: percent-encoded, it cannot forge a line of the log.
             path = scope.get("raw_path", b"").decode("ascii", "backslashreplace")[:200]
             took = time.perf_counter() - started
-            logger.info("%s %s %s %.3fs", scope["method"], path, status or "disconnected", took)
+            logger.log(
+                logging.DEBUG if _is_probe(scope) and status < 400 else logging.INFO,
+                *("%s %s %s %.3fs", scope["method"], path, status or "disconnected", took),
+            )
+
+
+def _is_probe(scope: Scope) -> bool:
+    return scope["path"] in _PROBES or (scope["method"], scope["path"]) == ("HEAD", "/")
 
 
 class BodyLimit:

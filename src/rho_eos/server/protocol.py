@@ -9,15 +9,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.infilling import default_policy
 from rho_eos.prompts import Prompt
 from rho_eos.server.config import MONTH
 from rho_eos.server.errors import bad_request
-from rho_eos.server.fields import described, given_parameters, is_whole, with_decoding_fields
+from rho_eos.server.fields import described, given_parameters, with_decoding_fields
 from rho_eos.tokens import SpecialTokens
+from rho_eos.user_text import is_whole
 
 
 def _whole(text: str) -> str:
@@ -51,16 +62,23 @@ Items = Annotated[list[T], FailFast()]
 
 class StreamOptions(Strict):
     include_usage: bool | None = Field(False, description="send a last chunk with the usage")
+    include_obfuscation: bool | None = Field(None, description="taken; nothing is ever padded")
 
 
 def unsupported(what: str) -> Any:
     return Field(None, description=f"not supported: {what}")
 
 
+def unused() -> Any:
+    return Field(None, description="taken, and not used")
+
+
 class _Common(Strict, ABC):
     """The fields that both endpoints share."""
 
-    model: str = Field(description="the served model's name, see /v1/models")
+    model: str | None = Field(
+        None, description="the served model's name, see /v1/models; there is only one"
+    )
     max_tokens: Any = described("max_new_tokens")
     max_completion_tokens: Any = described("max_new_tokens", "the same as max_tokens")
     n: int | None = Field(1, description="texts per prompt; the i-th has seed + i", ge=1)
@@ -75,18 +93,33 @@ class _Common(Strict, ABC):
         gt=0,
         le=MONTH,
     )
-    user: str | None = Field(None, description="taken, and not used")
     template: Text | Items[int] | None = Field(
         None, description="a text with gaps (___) to fill, as the answer or behind the prompt"
     )
+    #: What changes no answer.
+    user: str | None = unused()
+    safety_identifier: str | None = unused()
+    prompt_cache_key: str | None = unused()
+    prompt_cache_retention: str | None = unused()
+    service_tier: str | None = unused()
+    metadata: dict[str, Any] | None = unused()
+    #: What would change answers, or what a client would wait for in vain.
+    store: Any = unsupported("only false")
     frequency_penalty: Any = unsupported("only 0")
     presence_penalty: Any = unsupported("only 0")
+    repetition_penalty: Any = unsupported("only 1")
+    min_p: Any = unsupported("only 0")
+    ignore_eos: Any = unsupported("only false")
     logit_bias: Any = unsupported("only an empty one")
 
     #: field -> values that ask for nothing beyond what happens anyway
     neutral: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "store": (False,),
         "frequency_penalty": (0,),
         "presence_penalty": (0,),
+        "repetition_penalty": (1,),
+        "min_p": (0,),
+        "ignore_eos": (False,),
         "logit_bias": ({},),
     }
 
@@ -102,6 +135,8 @@ class _Common(Strict, ABC):
             raise bad_request("stream_options goes with stream: true", "stream_options")
         if self.stream_mode == "denoise" and not self.stream:
             raise bad_request("stream_mode denoise goes with stream: true", "stream_mode")
+        if self.stream_mode == "denoise" and self.wanted_logprobs() is not None:
+            raise bad_request("logprobs goes with stream_mode text", "logprobs")
 
     @property
     def include_usage(self) -> bool:
@@ -116,8 +151,16 @@ class _Common(Strict, ABC):
         """The text that follows what is to be generated."""
         return None
 
+    @abstractmethod
+    def wanted_logprobs(self) -> int | None:
+        """With how many alternatives log-probabilities are asked for; None: they are not."""
+
     def decode_params(self, special: SpecialTokens) -> DecodeParams:
-        given = {**given_parameters(self), "max_new_tokens": self._limit()}
+        given = {
+            **given_parameters(self),
+            "max_new_tokens": self._limit(),
+            "logprobs": self.wanted_logprobs(),
+        }
         if self.after or self.template is not None:
             given = default_policy(given, special)
         return DecodeParams(**given)
@@ -145,15 +188,52 @@ class TextPart(Strict):
     text: Text
 
 
+def _text_only(content: Any) -> Any:
+    """Say that images and the like are not read, rather than what a text part looks like."""
+    for part in content if isinstance(content, list) else ():
+        kind = part.get("type") if isinstance(part, dict) else None
+        if isinstance(kind, str) and kind != "text":
+            what = "images" if "image" in kind else "parts other than text"
+            raise ValueError(f"{what} are not supported: this model reads text only")
+    return content
+
+
+def _nothing(value: Any) -> Any:
+    """Null, or nothing but nulls: what answers hold where other servers' answers hold more."""
+    inside = value.values() if isinstance(value, dict) else value
+    if value is None or (isinstance(value, dict | list) and all(each is None for each in inside)):
+        return None
+    raise ValueError("is not supported by this server; leave it out")
+
+
+#: Clients send earlier answers back as they came, with fields that were null or empty.
+Empty = Annotated[Any, AfterValidator(_nothing)]
+
+
 class ChatMessage(Strict):
     role: Literal["system", "developer", "user", "assistant"]
-    content: Text | Items[TextPart]
-    #: Null in the answers of OpenAI's own server, which clients send back as they came.
-    refusal: None = None
-    tool_calls: None = None
+    content: Annotated[Text | Items[TextPart] | None, BeforeValidator(_text_only)]
+    name: str | None = unused()
+    refusal: Empty = None
+    tool_calls: Empty = None
+    function_call: Empty = None
+    audio: Empty = None
+    annotations: Empty = None
+    reasoning_content: Empty = None
+    parsed: Empty = None
+    provider_specific_fields: Empty = None
+
+    @field_validator("content")
+    @classmethod
+    def _check_content(cls, content: Any, known: ValidationInfo) -> Any:
+        if content is None and known.data.get("role") != "assistant":
+            raise ValueError("takes a text or a list of text parts")
+        return content
 
     @property
     def text(self) -> str:
+        if self.content is None:
+            return ""
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text for part in self.content)
@@ -161,24 +241,49 @@ class ChatMessage(Strict):
 
 class Chat(_Common):
     messages: Items[ChatMessage] = Field(description="the conversation so far")
-    logprobs: Any = unsupported("tokens are not committed in the order of the text")
-    top_logprobs: Any = unsupported("as logprobs")
+    logprobs: bool | None = Field(
+        None, description="the log-probability of each token when it was committed"
+    )
+    top_logprobs: int | None = Field(
+        None, description="with logprobs: also so many of the likeliest tokens", ge=0, le=20
+    )
+    parallel_tool_calls: bool | None = unused()
+    reasoning_effort: str | None = unused()
+    verbosity: str | None = unused()
     tools: Any = unsupported("tools")
     tool_choice: Any = unsupported("tools")
     functions: Any = unsupported("tools")
     function_call: Any = unsupported("tools")
     response_format: Any = unsupported("only text")
+    modalities: Any = unsupported("only text")
+    audio: Any = unsupported("only text")
+    prediction: Any = unsupported("predicted outputs")
+    web_search_options: Any = unsupported("searching the web")
+    moderation: Any = unsupported("moderation")
+    prompt_cache_options: Any = unsupported("caching prompts")
 
     neutral: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **_Common.neutral,
-        "logprobs": (False,),
-        "top_logprobs": (),
         "tools": ([],),
-        "tool_choice": ("none",),
+        "tool_choice": ("none", "auto"),
         "functions": ([],),
-        "function_call": ("none",),
+        "function_call": ("none", "auto"),
         "response_format": ({"type": "text"},),
+        "modalities": (["text"],),
+        "audio": (),
+        "prediction": (),
+        "web_search_options": (),
+        "moderation": (),
+        "prompt_cache_options": (),
     }
+
+    def check(self) -> None:
+        super().check()
+        if self.top_logprobs and not self.logprobs:
+            raise bad_request("top_logprobs goes with logprobs: true", "top_logprobs")
+
+    def wanted_logprobs(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None
 
     def prompts(self) -> list[Prompt | None]:
         roles = {"developer": "system"}
@@ -199,16 +304,24 @@ class Completion(_Common):
         "It may be left out where there is a template",
     )
     suffix: Text | None = Field(None, description="the text behind what is to be generated")
-    logprobs: Any = unsupported("tokens are not committed in the order of the text")
+    logprobs: int | None = Field(
+        None,
+        description="the log-probability of each token when it was committed, "
+        "and of so many of the likeliest ones",
+        ge=0,
+        le=20,
+    )
     best_of: Any = unsupported("only 1")
     echo: Any = unsupported("only false")
 
     neutral: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **_Common.neutral,
-        "logprobs": (),
         "best_of": (1,),
         "echo": (False,),
     }
+
+    def wanted_logprobs(self) -> int | None:
+        return self.logprobs
 
     @property
     def after(self) -> str | None:

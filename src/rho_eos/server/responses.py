@@ -1,8 +1,11 @@
 """What a client gets back: OpenAI's objects, with what the generation cost as an extension."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rho_eos.outputs import Output
+from rho_eos.server.logprobs import Detokenize, Told, for_chat, for_completion, tell
 from rho_eos.server.service import Generation
 
 
@@ -19,6 +22,8 @@ class Shape(Protocol):
 
     def delta(self, text: str) -> dict[str, Any]: ...
 
+    def logprobs(self, tokens: Sequence[Told]) -> dict[str, Any]: ...
+
 
 class ChatShape:
     id_prefix = "chatcmpl"
@@ -31,6 +36,9 @@ class ChatShape:
 
     def delta(self, text: str) -> dict[str, Any]:
         return {"delta": {"content": text} if text else {}}
+
+    def logprobs(self, tokens: Sequence[Told]) -> dict[str, Any]:
+        return for_chat(tokens)
 
 
 class CompletionShape:
@@ -45,8 +53,18 @@ class CompletionShape:
     def delta(self, text: str) -> dict[str, Any]:
         return {"text": text}
 
+    def logprobs(self, tokens: Sequence[Told]) -> dict[str, Any]:
+        return for_completion(tokens)
 
-def whole_answer(shape: Shape, generation: Generation) -> dict[str, Any]:
+
+async def whole_answer(
+    shape: Shape, generation: Generation, detokenize: Detokenize
+) -> dict[str, Any]:
+    outputs = generation.ordered()
+    told: list[list[Told] | None] = [None] * len(outputs)
+    if any(output.logprobs is not None for output in outputs):
+        # Off the event loop: a tokenizer that encodes a long prompt makes everybody wait.
+        told = await asyncio.to_thread(lambda: [tell(output, detokenize) for output in outputs])
     return {
         **_head(generation, shape.object),
         "choices": [
@@ -54,10 +72,10 @@ def whole_answer(shape: Shape, generation: Generation) -> dict[str, Any]:
                 "index": index,
                 **shape.choice(output.text),
                 **({"gaps": output.gaps} if output.gaps else {}),
-                "logprobs": None,
+                "logprobs": None if tokens is None else shape.logprobs(tokens),
                 "finish_reason": output.finish_reason.value,
             }
-            for index, output in enumerate(generation.ordered())
+            for index, (output, tokens) in enumerate(zip(outputs, told, strict=True))
         ],
         "usage": usage_of(generation),
         **({"note": generation.note} if generation.note else {}),
@@ -70,8 +88,9 @@ def chunk(
     index: int,
     content: dict[str, Any],
     finish_reason: str | None = None,
+    logprobs: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    choice = {"index": index, **content, "logprobs": None, "finish_reason": finish_reason}
+    choice = {"index": index, **content, "logprobs": logprobs, "finish_reason": finish_reason}
     return {**_head(generation, shape.chunk_object), "choices": [choice]}
 
 

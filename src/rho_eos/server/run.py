@@ -29,7 +29,7 @@ _MOST_MESSAGES = 1000  # kinds of errors of the loop that are told apart
 
 def serve_forever(service: Service) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is running and return."""
-    log_to_stderr()
+    log_to_stderr(service.config.log_level)
     spare_the_collector()
     config = service.config
     with listen(config.host, config.port) as listener:
@@ -124,7 +124,7 @@ def tell_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
     loop.set_exception_handler(handle)
 
 
-def log_to_stderr() -> None:
+def log_to_stderr(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_name_request)
     handler.setFormatter(
@@ -132,7 +132,7 @@ def log_to_stderr() -> None:
     )
     for name in ("rho_eos", "uvicorn"):
         logger = logging.getLogger(name)
-        logger.setLevel(logging.INFO)
+        logger.setLevel(level.upper())
         logger.addHandler(handler)
         logger.propagate = False
 

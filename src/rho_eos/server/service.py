@@ -156,7 +156,7 @@ class Service:
         return next((note for note in notes if note), None)
 
     async def _prepare(self, id: str, request: AnyRequest) -> list[Request]:
-        if request.model != self.model:
+        if request.model is not None and request.model != self.model:
             raise ApiError(
                 404,
                 f"there is no model {request.model[:100]!r} here; this server has {self.model!r}",

@@ -1,5 +1,6 @@
 """What a result depends on, written down: which weights, which files, which versions, where."""
 
+import json
 import os
 import platform
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from rho_eos.models.hub import checksums
 from rho_eos.models.loading import Checkpoint, choose_device, open_checkpoint
 from rho_eos.models.placement import describe
 
+_TOKENIZER_FILES = ("tokenizer*", "vocab*", "merges*", "chat_template*", "*tokens*.json")
 PACKAGES = ("rho-eos", "torch", "transformers", "tokenizers", "numpy", "math-verify")
 
 
@@ -34,6 +36,18 @@ def model_identity(config: EngineConfig) -> dict[str, Any]:
             checkpoint.special.end_of_turn,
         ],
     }
+
+
+def model_hash(config: EngineConfig) -> str:
+    """The same for models that answer alike, whatever they are called and wherever they lie."""
+    named = ("model", "revision")
+    identity = {k: v for k, v in model_identity(config).items() if k not in named}
+    folder = open_checkpoint(config).folder
+    files = sorted(
+        file for kind in _TOKENIZER_FILES for file in folder.glob(kind) if file.is_file()
+    )
+    text = json.dumps({**identity, "tokenizer": fingerprint(files)}, sort_keys=True)
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _weights(checkpoint: Checkpoint) -> str:

@@ -7,12 +7,12 @@ started with, and at any moment holds every finished sample exactly once.
 import fcntl
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rho_eos.errors import UserError
+from rho_eos.errors import StorageError, UserError
 from rho_eos.jsonl import ResultFile, read_lines
 
 SETTINGS = "run.json"
@@ -59,7 +59,7 @@ class RunFolder:
         self._lock = threading.Lock()
 
     @property
-    def ids(self) -> set[str]:
+    def ids(self) -> Set[str]:
         return self._results.ids
 
     def begin_session(self, facts: dict[str, Any]) -> int:
@@ -92,6 +92,7 @@ def open_run(folder: Path, settings: dict[str, Any]) -> Iterator[RunFolder]:
             if results.ids:  # settings under which nothing was finished bind nobody
                 content = read_settings(folder)
                 check_same(folder, content["settings"], settings)
+            results.repair()
             write_json(folder / SETTINGS, content)
             yield RunFolder(folder, results, content)
 
@@ -113,8 +114,12 @@ def check_same(folder: Path, begun: dict[str, Any], asked: dict[str, Any]) -> No
 def write_json(path: Path, content: Any) -> None:
     """All or nothing: a kill in between leaves the old file."""
     draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    draft.replace(path)
+    try:
+        draft.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
