@@ -4,8 +4,10 @@ A text that is refused for its length must cost next to nothing: tokenising a me
 second and a hundred megabytes.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
+from rho_eos.infilling import Given
 from rho_eos.prompts import Prompt
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.errors import bad_request
@@ -14,18 +16,22 @@ from rho_eos.server.errors import bad_request
 CHARACTERS_PER_TOKEN = 16
 
 
-def check_prompt(prompt: Prompt, config: ServerConfig, context: int) -> None:
-    """Raise for a prompt that cannot fit, whatever the tokenizer makes of it."""
-    assert isinstance(prompt, dict)
+def check_prompt(
+    prompt: Prompt | None, beside: Iterable[Given | None], config: ServerConfig, context: int
+) -> None:
+    """Raise for a prompt that cannot fit, whatever the tokenizer makes of it; `beside`: what else
+    is given, a suffix or a template."""
+    assert isinstance(prompt, dict | None)
+    prompt = prompt or {}
     tokens = min(config.max_prompt_tokens or context, context)
-    ids = prompt.get("prompt_token_ids")
-    if ids is not None:
-        _check(len(ids), tokens, "tokens")
-        return
+    given = [each for each in (prompt.get("prompt_token_ids"), *beside) if each is not None]
     messages: list[dict[str, Any]] = prompt.get("messages", [])
+    texts = [prompt.get("prompt", ""), *(message["content"] for message in messages)]
+    texts += [each for each in given if isinstance(each, str)]
+    _check(sum(len(each) for each in given if not isinstance(each, str)), tokens, "tokens")
     _check(len(messages), tokens, "messages")
-    size = len(prompt.get("prompt", "")) + sum(len(message["content"]) for message in messages)
-    _check(size, config.max_prompt_characters or CHARACTERS_PER_TOKEN * tokens, "characters")
+    most = config.max_prompt_characters or CHARACTERS_PER_TOKEN * tokens
+    _check(sum(map(len, texts)), most, "characters")
 
 
 def _check(count: int, limit: int, what: str) -> None:

@@ -174,7 +174,8 @@ class Service:
         if not texts:
             raise bad_request("the prompt is empty", "prompt")
         for prompt in request.prompts():
-            check_prompt(prompt, self.config, self.llm.context_length)
+            beside = (request.after, request.template)
+            check_prompt(prompt, beside, self.config, self.llm.context_length)
         return await asyncio.to_thread(self._encode, id, request)
 
     def _encode(self, id: str, request: AnyRequest) -> list[Request]:
