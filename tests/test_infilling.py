@@ -141,6 +141,8 @@ def test_what_is_refused(llm: LLM) -> None:
         llm.infill("a", [70, mask], FIXED)
     with pytest.raises(UserError, match="has no gap"):
         llm.fill("all is said", FIXED)
+    with pytest.raises(UserError, match="more than 1048576 MASKs together"):
+        llm.fill("x" + "___{999999}" * 1000)  # before any of them is made
     with pytest.raises(UserError, match="has no MASK"):
         llm.fill("a ___{0} b", FIXED)
     with pytest.raises(UserError, match="suffix and template do not go together"):

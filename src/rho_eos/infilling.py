@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from rho_eos.decoding.params import LONGEST
 from rho_eos.decoding.registry import policies
 from rho_eos.errors import UserError
 from rho_eos.prompts import check_ids
@@ -117,6 +118,8 @@ def _split_text(
             size = len(found[0]) // len(mask)
         if not size:
             raise UserError(f"the gap {found[0]!r} has no MASK; a gap has at least one")
+        if sum(sizes) + size > LONGEST:
+            raise UserError(f"the gaps of the template have more than {LONGEST} MASKs together")
         pieces.append(template[start : found.start()])
         sizes.append(size)
         start = found.end()
