@@ -97,9 +97,10 @@ def test_text_that_no_tokenizer_gives_back_stays_exactly(llm: LLM) -> None:
 
 def test_a_gap_at_the_end_may_end_by_itself(llm: LLM) -> None:
     """Nothing is given behind it, so every policy may decode it."""
-    output = llm.fill("abc ___", {"initial_length": 4, "max_new_tokens": 12})
+    how = {"policy": "rho-eos", "initial_length": 4, "max_new_tokens": 12}
+    output = llm.fill("abc ___", how)
     assert output.text.startswith("abc ")
-    streamed = list(llm.stream(None, {"initial_length": 4, "max_new_tokens": 12}, template="abc ___"))
+    streamed = list(llm.stream(None, how, template="abc ___"))
     assert "".join(event.delta for event in streamed) == output.text
 
 
@@ -120,7 +121,9 @@ def test_token_ids_may_be_a_template(llm: LLM) -> None:
     assert len(output.token_ids) == 3 and output.canvas_token_ids[2] == 71
 
 
-@pytest.mark.parametrize("policy", ["rho-eos", "daedal", "released", "frontier", "landing", "blocks"])
+@pytest.mark.parametrize(
+    "policy", ["rho-eos", "daedal", "released", "frontier", "landing", "blocks"]
+)
 def test_policies_that_end_with_the_text_take_no_suffix(llm: LLM, policy: str) -> None:
     sentence = rf"policy {policy} lets its canvas end where .* take one of cal, dreamon, fixed"
     with pytest.raises(UserError, match=sentence):

@@ -1,4 +1,4 @@
-"""Rows with text behind and between what is decoded: against the naive decoder, cached and mixed."""
+"""Rows with text behind and between what is decoded: against the naive decoder, cached, mixed."""
 
 from functools import cache
 from typing import Any
@@ -139,7 +139,7 @@ def test_guidance_masks_prompt_and_suffix() -> None:
         own, without = plain(ids, mask, positions), plain(masked, mask, positions)
         return without + (scale + 1) * (own - without)
 
-    rule = rule_of(POLICIES["fixed by τ"])
+    rule = rule_of(POLICIES["fixed by τ"], expand=EXPAND)
     [row] = reference_decode(guided, [request.prompt], [rule], IDS, suffixes=[request.suffix])
     [ours] = decode(ModelRunner(model, WITH_EXPAND), [request])
     assert ours.token_ids == row.canvas
@@ -188,7 +188,12 @@ def test_a_fixed_template_is_what_the_reference_fills(model: str) -> None:
     request = Request("", [30, 31], how, canvas=CANVAS, gaps=GAPS, suffix=[23, 24, SPECIAL.eos])
     [ours] = decode(ModelRunner(net, WITH_EXPAND), [request])
     [theirs] = reference_decode(
-        logits_of(net), [[30, 31]], [rule_of(how)], IDS, suffixes=[request.suffix], canvases=[CANVAS]
+        logits_of(net),
+        [[30, 31]],
+        [rule_of(how, expand=EXPAND)],
+        IDS,
+        suffixes=[request.suffix],
+        canvases=[CANVAS],
     )
     assert ours.canvas_token_ids == theirs.canvas
 
@@ -233,9 +238,7 @@ def test_what_dreamon_deletes_after_an_eos(
         ({"expansions": 0}, 5, True),
     ],
 )
-def test_when_dreamon_may_not_expand(
-    params: dict[str, int], prompt: int, forbidden: bool
-) -> None:
+def test_when_dreamon_may_not_expand(params: dict[str, int], prompt: int, forbidden: bool) -> None:
     policy = DreamOn(DecodeParams(policy="dreamon", **params), WITH_EXPAND)
     canvas = np.array([MASK, 8, MASK, MASK])
     view = View(

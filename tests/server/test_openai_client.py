@@ -219,9 +219,7 @@ def _curl(server: Process, body: dict[str, Any]) -> str:
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
 
-def test_a_completion_with_a_suffix_is_what_stands_between(
-    client: openai.OpenAI, llm: LLM
-) -> None:
+def test_a_completion_with_a_suffix_is_what_stands_between(client: openai.OpenAI, llm: LLM) -> None:
     how = {"policy": "fixed", "initial_length": 6}
     want = llm.infill("ab", "yz", how)
     asked = {"model": MODEL, "prompt": "ab", "suffix": "yz"}

@@ -130,8 +130,8 @@ class Policy(ABC):
         self.params = params
         self.special = special
 
-    @classmethod
-    def refuse(cls, special: SpecialTokens) -> None:  # noqa: B027
+    @classmethod  # noqa: B027
+    def refuse(cls, special: SpecialTokens) -> None:
         """Raise a UserError where a model with these special tokens cannot be decoded by it."""
 
     @classmethod

@@ -44,9 +44,7 @@ def find_special_tokens(config: EngineConfig, model_config: Any, tokenizer: Any)
         config.end_of_turn_id,
         _named(tokenizer, (*family.end_of_turn_names, *END_OF_TURN_NAMES)),
     )
-    expand = _first(
-        getattr(model_config, "expand_token_id", None), _named(tokenizer, EXPAND_NAMES)
-    )
+    expand = _first(getattr(model_config, "expand_token_id", None), _named(tokenizer, EXPAND_NAMES))
     return SpecialTokens(mask, eos, end_of_turn, expand)
 
 

@@ -95,7 +95,9 @@ class Cal(Policy):
         length, params = len(open_), self.params
         if self.search is None:
             others = view.length - view.given - length
-            self.search = Climb(length, params.stride, params.patience, params.max_new_tokens - others)
+            self.search = Climb(
+                length, params.stride, params.patience, params.max_new_tokens - others
+            )
         score = self._score(view, prediction, open_)
         wanted = self.search.next(score)
         if wanted is None:
