@@ -64,7 +64,7 @@ class ScriptedRunner:
         confidence = guesses.confidence[wanted]
         token = guesses.token[wanted]
         # As a model would, it finds something else where a token is forbidden, or text follows.
-        forbidden = np.isin(token, row.policy.forbids(row.view()))
+        forbidden = np.isin(token, row.forbidden)
         if len(row.suffix) or row.gaps is not None:
             forbidden |= np.isin(token, row.special.ends) & (wanted < row.first_end)
         return Prediction(

@@ -97,11 +97,10 @@ def test_text_that_no_tokenizer_gives_back_stays_exactly(llm: LLM) -> None:
 
 def test_a_gap_at_the_end_may_end_by_itself(llm: LLM) -> None:
     """Nothing is given behind it, so every policy may decode it."""
-    output = llm.fill("abc ___", {"initial_length": 4, "max_new_tokens": 12})
+    how = {"policy": "rho-eos", "initial_length": 4, "max_new_tokens": 12}
+    output = llm.fill("abc ___", how)
     assert output.text.startswith("abc ")
-    streamed = list(
-        llm.stream(None, {"initial_length": 4, "max_new_tokens": 12}, template="abc ___")
-    )
+    streamed = list(llm.stream(None, how, template="abc ___"))
     assert "".join(event.delta for event in streamed) == output.text
 
 

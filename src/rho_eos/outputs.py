@@ -94,7 +94,7 @@ class Output:
     """The result of one request. `token_ids` is what is returned, `canvas_token_ids` all there was.
 
     With a suffix both are what stands between it and the prompt. Of a template, `text` is the
-    filled whole, `token_ids` is what fills its gaps, and the canvas holds the text between, too.
+    filled whole, `token_ids` is what fills its gaps; the canvas holds the text between them, too.
 
     Positions behind the end that were never decoded (early stop) are reported as EOS, which is what
     a position behind the end means; so no MASK id ever leaves the engine.

@@ -3,7 +3,7 @@
 The policy `released` is left out: it cuts committed tokens, as the code it follows did.
 """
 
-import itertools
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given, settings
@@ -161,7 +161,7 @@ def test_given_text_stays_gaps_are_filled_and_it_ends(
     assert MASK not in output.token_ids and MASK not in output.canvas_token_ids
     assert output.usage.nfe <= 4 * 3 * params.max_new_tokens + 64
     steps = engine.steps["only"]
-    for (_, record, after), following in itertools.pairwise(steps):
+    for (_, record, after), following in pairwise(steps):
         for position, token, _ in record.committed:
             if record.moved is None:
                 assert after[position] == token

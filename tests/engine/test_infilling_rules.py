@@ -1,4 +1,4 @@
-"""Rows with text behind and between what is decoded: like the naive decoder, cached and mixed."""
+"""Rows with text behind and between what is decoded: against the naive decoder, cached, mixed."""
 
 from functools import cache
 from typing import Any
@@ -139,7 +139,7 @@ def test_guidance_masks_prompt_and_suffix() -> None:
         own, without = plain(ids, mask, positions), plain(masked, mask, positions)
         return without + (scale + 1) * (own - without)
 
-    rule = rule_of(POLICIES["fixed by τ"])
+    rule = rule_of(POLICIES["fixed by τ"], expand=EXPAND)
     [row] = reference_decode(guided, [request.prompt], [rule], IDS, suffixes=[request.suffix])
     [ours] = decode(ModelRunner(model, WITH_EXPAND), [request])
     assert ours.token_ids == row.canvas
@@ -190,7 +190,7 @@ def test_a_fixed_template_is_what_the_reference_fills(model: str) -> None:
     [theirs] = reference_decode(
         logits_of(net),
         [[30, 31]],
-        [rule_of(how)],
+        [rule_of(how, expand=EXPAND)],
         IDS,
         suffixes=[request.suffix],
         canvases=[CANVAS],

@@ -89,6 +89,12 @@ class Row:
         return least if self.policy.reads_ends else max(least, self._last_part)
 
     @property
+    def forbidden(self) -> tuple[int, ...]:
+        """Tokens that its policy must not choose next."""
+        usual = type(self.policy).forbids is Policy.forbids and self.special.expand is None
+        return () if usual else self.policy.forbids(self.view())
+
+    @property
     def exact_cost(self) -> int:
         """Positions of a forward that computes all; guidance needs a second row."""
         return (1 + (self.params.cfg_scale > 0)) * self.length
@@ -158,6 +164,7 @@ class Row:
     def advance(self, view: View, prediction: Prediction) -> StepRecord:
         """One denoising step: ask the policy, commit, and unless that finished the text, edit."""
         refresh = self.computed is None
+        hid = self.policy.infills and len(self.policy.hides(view)) > 0
         step = self.policy.step(view, prediction) if refresh else self._in_window(view, prediction)
         costs = self.cost, self.exact_cost
         self._count_forward(*costs, refresh)
@@ -175,6 +182,8 @@ class Row:
             self.first_token = time.perf_counter()
         if self.window is not None:
             self._plan(self.window, refresh, view, prediction, step, moved)
+            if hid:  # what is kept of this forward is not of the text that stands there
+                self.window.stale, self.computed = True, None
         self._view = None
         record = self._record(view, prediction, step, edits, moved, refresh, *costs)
         if self.params.trace:
@@ -233,6 +242,8 @@ class Row:
 
     def committed_prefix(self) -> np.ndarray:
         """The tokens before the first MASK or end that were not given: they can be sent."""
+        if self.gaps is None and not self._gave_up:
+            return self.canvas[: self.settled]
         return self.canvas[self._returned()]
 
     def gap_tokens(self) -> list[list[int]]:
@@ -315,7 +326,9 @@ class Row:
         """Where the part of the canvas begins behind which no text is given."""
         if len(self.suffix):
             return len(self.canvas)
-        return int(np.max(np.flatnonzero(self._given()), initial=-1)) + 1
+        if self.gaps is None:
+            return 0
+        return int(np.max(np.flatnonzero(self.gaps < 0), initial=-1)) + 1
 
     def _ends(self) -> np.ndarray:
         """(L,) bool: where the text ends, which it cannot before text that is given."""

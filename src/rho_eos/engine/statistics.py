@@ -40,7 +40,7 @@ class Statistics:
         self.forbidden = [
             (slice(start, start + len(wanted)), list(tokens))
             for row, start, wanted in zip(rows, batch.starts, self.wanted, strict=True)
-            if (tokens := row.policy.forbids(row.view()))
+            if (tokens := row.forbidden)
         ]
         self.too_early = batch.positions < least[batch.owners]
         self.asks_entropy = np.array([row.policy.needs.entropy for row in rows])[batch.owners]

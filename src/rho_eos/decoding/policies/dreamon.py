@@ -46,9 +46,7 @@ class DreamOn(Policy):
 
     name = "dreamon"
     title = "DreamOn"
-    summary = (
-        "Fills one MASK a step; the model may split it in two, or delete it with those behind."
-    )
+    summary = "Fills one MASK a step; the model may make it two, or delete it and those behind."
     Params = DreamOnParams
     edits = (Insert, Delete)
     windows = True

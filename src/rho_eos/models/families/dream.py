@@ -1,8 +1,8 @@
 """Dream-7B: Qwen2's layers without the causal mask; logits at position i predict token i + 1.
 
 Dream-Coder-7B, DiffuCoder-7B and DreamOn are the same architecture with other weights. Their
-configs inherit Qwen2.5's 131,072 positions, but all of them
-were trained as diffusion models on 2,048.
+configs inherit Qwen2.5's 131,072 positions, but all of them were trained as diffusion models on
+2,048.
 """
 
 from typing import Any
