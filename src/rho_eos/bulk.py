@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rho_eos.decoding.params import DecodeParams, merged
+from rho_eos.decoding.params import DecodeParams, check_samples, merged, seeded
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Handle, Request
 from rho_eos.errors import UserError
@@ -23,8 +23,12 @@ def read_requests(
     raw: bool,
     skip: set[str],
     complain: Callable[[str], None],
+    n: int = 1,
 ) -> Iterator[Request]:
-    """The requests of a file that are not done yet. A line's own parameters beat `defaults`."""
+    """The requests of a file that are not done yet. A line's own parameters beat `defaults`.
+
+    A line that asks for `n` samples is as many requests, with #0, #1, … behind its id.
+    """
     seen: set[str] = set()
     for number, line in read_lines(path):
         where = f"{path}:{number}"
@@ -32,19 +36,36 @@ def read_requests(
             complain(str(line))
             continue
         try:
-            id = str(line.pop("id", number))
-            if id in seen:
+            id, count = str(line.pop("id", number)), line.pop("n", n)
+            check_samples(count)
+            ids = sample_ids(id, count)
+            if not seen.isdisjoint(ids):
                 raise UserError(f"the id {id!r} was used by an earlier line")
-            seen.add(id)
-            if id in skip:
+            seen.update(ids)
+            if skip.issuperset(ids):
                 continue
             prompt = {key: line.pop(key) for key in PROMPT_KEYS if key in line}
-            params = DecodeParams.from_mapping(merged(defaults, line))
-            request = preparer.prepare(prompt, params, id=id, raw=raw)
+            each = seeded(DecodeParams.from_mapping(merged(defaults, line)), count)
+            requests = [
+                preparer.prepare(prompt, own, id=own_id, raw=raw)
+                for own_id, own in zip(ids, each, strict=True)
+                if own_id not in skip
+            ]
         except UserError as error:
             complain(f"{where}: {error}")
             continue
-        yield request
+        yield from requests
+
+
+def sample_ids(id: str, n: int) -> list[str]:
+    """The ids of n samples of one request; a single one goes by the request's own."""
+    return [id] if n == 1 else [f"{id}#{sample}" for sample in range(n)]
+
+
+def samples_in(path: Path, n: int) -> int:
+    """How many samples a file asks for; a line that is no request counts as one."""
+    asked = (1 if isinstance(line, UserError) else line.get("n", n) for _, line in read_lines(path))
+    return sum(count if type(count) is int else 1 for count in asked)
 
 
 def decode_all(engine: Engine, requests: Iterator[Request]) -> Iterator[Output]:
@@ -77,11 +98,12 @@ def write_outputs(
     results: ResultFile,
     done: Callable[[Output], None],
     complain: Callable[[str], None],
+    commits: bool = False,
 ) -> None:
     """Write each output the moment it is finished. A failed one is reported; it can run again."""
     for output in outputs:
         if output.finish_reason is FinishReason.ERROR:
             complain(f"request {output.id}: {output.error}")
             continue
-        results.append(output.as_dict())
+        results.append(output.as_dict(commits))
         done(output)

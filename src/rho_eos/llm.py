@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from rho_eos.config import EngineConfig
-from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.params import DecodeParams, seeded
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, LogitsProcessor, Request, StepEvent
 from rho_eos.engine.runner import ModelRunner
@@ -18,6 +18,7 @@ from rho_eos.outputs import Output
 from rho_eos.plugins import load_plugins
 from rho_eos.preparation import Preparer
 from rho_eos.prompts import Message, Prompt
+from rho_eos.rollouts import Rollouts, collect
 from rho_eos.streaming import StreamerAdapter
 
 logger = logging.getLogger(__name__)
@@ -72,35 +73,64 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         params: Params | Sequence[Params] = None,
         *,
+        n: int = 1,
         raw: bool = False,
         streamer: Any = None,
         canvas: Sequence[int] | None = None,
         processors: Sequence[LogitsProcessor] = (),
     ) -> list[Output]:
-        """Decode prompts together; outputs come in the order of the prompts.
+        """Decode prompts together; outputs come in the order of the prompts, `n` of each.
 
+        The i-th of the n samples of a prompt has seed + i (and differs above temperature 0 only).
         A text goes through the chat template as a user's message, unless `raw` or the model has
         none. `streamer` is one of transformers' (for a single prompt). `canvas` is what the answers
         start from, token ids with the MASK id where one is wanted; `processors` change logits.
         """
+        requests = self._prepare(prompts, params, n, raw, canvas=canvas, processors=processors)
+        if streamer is None:
+            return self._finish(requests)
+        if len(requests) != 1:
+            raise UserError(f"a streamer takes one prompt, but got {len(requests)}")
+        return [self._generate_into(streamer, requests[0])]
+
+    def rollout(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: Params | Sequence[Params] = None,
+        *,
+        n: int = 8,
+        trajectory: bool = False,
+        raw: bool = False,
+    ) -> Rollouts:
+        """n samples of each prompt in one batch, as arrays for training (docs/rollouts.md).
+
+        Their tokens with the step and probability of each commit; with `trajectory` also the canvas
+        before every forward.
+        """
+        each = _params_for_each(params, len(_as_list(prompts)))
+        if trajectory:
+            each = [own.replaced(trace=True) for own in each]
+        requests = self._prepare(prompts, each, n, raw)
+        return collect(requests, self._finish(requests), n, self.special.mask, trajectory)
+
+    def _prepare(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: Params | Sequence[Params],
+        n: int,
+        raw: bool,
+        **parts: Any,
+    ) -> list[Request]:
+        """n requests for each prompt. All are checked before any of them runs."""
         batch = _as_list(prompts)
         each = _params_for_each(params, len(batch))
-        if streamer is not None and len(batch) != 1:
-            raise UserError(f"a streamer takes one prompt, but got {len(batch)}")
-        # All prompts are checked before any of them runs.
-        requests = [
-            self.preparer.prepare(
-                prompt,
-                own,
-                id=str(next(self._ids)),
-                raw=raw,
-                canvas=canvas,
-                processors=processors,
-            )
+        return [
+            self.preparer.prepare(prompt, sample, id=str(next(self._ids)), raw=raw, **parts)
             for prompt, own in zip(batch, each, strict=True)
+            for sample in seeded(own, n)
         ]
-        if streamer is not None:
-            return [self._generate_into(streamer, requests[0])]
+
+    def _finish(self, requests: Sequence[Request]) -> list[Output]:
         return self.engine.finish([self.engine.submit(request) for request in requests])
 
     def _generate_into(self, streamer: Any, request: Request) -> Output:

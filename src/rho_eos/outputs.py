@@ -79,6 +79,10 @@ class Output:
 
     Positions behind the end that were never decoded (early stop) are reported as EOS, which is what
     a position behind the end means; so no MASK id ever leaves the engine.
+
+    `commit_…` say for each position of the final canvas in which step the model committed its
+    token, where that token stood then, and which probability it had; -1, -1 and 0 where the model
+    committed nothing: a position never decoded, or a token that was given or that an edit wrote.
     """
 
     id: str
@@ -86,12 +90,16 @@ class Output:
     finish_reason: FinishReason
     token_ids: list[int] = field(default_factory=list)
     canvas_token_ids: list[int] = field(default_factory=list)
+    commit_steps: list[int] = field(default_factory=list)
+    commit_positions: list[int] = field(default_factory=list)
+    commit_probabilities: list[float] = field(default_factory=list)
     usage: Usage = Usage()
     trace: list[StepRecord] = field(default_factory=list)
     error: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """A JSON-ready line; the trace only where one was asked for."""
+    def as_dict(self, commits: bool = False) -> dict[str, Any]:
+        """A JSON-ready line; the trace only where one was asked for, and with `commits` the step
+        and the probability of each of `token_ids`."""
         line: dict[str, Any] = {
             "id": self.id,
             "text": self.text,
@@ -100,6 +108,10 @@ class Output:
             "finish_reason": self.finish_reason.value,
             **self.usage.as_dict(),
         }
+        if commits:
+            count = len(self.token_ids)
+            line["commit_steps"] = self.commit_steps[:count]
+            line["commit_probabilities"] = self.commit_probabilities[:count]
         if self.trace:
             line["trace"] = [record.as_dict() for record in self.trace]
         return line

@@ -25,13 +25,22 @@ def generate(
         bool, typer.Option("--json", help="Print one JSON object with text, tokens and metrics.")
     ] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")] = False,
+    n: Annotated[
+        int, typer.Option("--n", "-n", help="Samples of each prompt; the i-th has seed + i.")
+    ] = 1,
+    commits: Annotated[
+        bool,
+        typer.Option(
+            "--commits", help="In JSON, also the step and the probability of each token's commit."
+        ),
+    ] = False,
     input_file: Annotated[
         Path | None,
         typer.Option(
             "--input",
             "-i",
             help="Many prompts: JSON lines with prompt, messages or prompt_token_ids, optionally "
-            "id and any decoding parameter.",
+            "id, n and any decoding parameter.",
         ),
     ] = None,
     output_file: Annotated[
@@ -56,6 +65,8 @@ def generate(
 
       rho-eos generate --input prompts.jsonl --output out.jsonl --preset sym
 
+      rho-eos generate --input prompts.jsonl --output out.jsonl -n 8 --temperature 1 --commits
+
       rho-eos generate --input prompts.jsonl --output out.jsonl --ray --ray-actors 4
     """
     if (input_file is None) != (output_file is None):
@@ -64,24 +75,38 @@ def generate(
         if prompt is not None:
             raise UserError("give either a prompt or --input, not both")
         return _generate_file(
-            engine_options, decode_options, raw, input_file, output_file, ray, ray_actors
+            engine_options,
+            decode_options,
+            raw,
+            n,
+            commits,
+            input_file,
+            output_file,
+            ray,
+            ray_actors,
         )
     if ray is not None:
         raise UserError("--ray goes with --input")
+    if commits and not json_output:
+        raise UserError("--commits goes with --json or --input")
     text = prompt if prompt is not None else _from_stdin()
-    from rho_eos.decoding.params import DecodeParams
+    from rho_eos.decoding.params import DecodeParams, seeded
     from rho_eos.trace import write_trace
 
     if trace_file is not None:
         decode_options["trace"] = True
     params = DecodeParams.from_mapping(decode_options)
-    outputs = load(engine_options).generate([text], params, raw=raw)
+    samples = seeded(params, n)
+    outputs = load(engine_options).generate([text] * n, samples, raw=raw)
     if trace_file is not None:
         write_trace(trace_file, outputs)
-    if json_output:
-        print(json.dumps(outputs[0].as_dict(), ensure_ascii=False))
-    else:
-        print(outputs[0].text)
+    for own, output in zip(samples, outputs, strict=True):
+        if json_output:
+            print(json.dumps(output.as_dict(commits), ensure_ascii=False))
+        elif n == 1:
+            print(output.text)
+        else:
+            print(f"--- seed {own.seed}\n{output.text}")
     return 0
 
 
@@ -95,6 +120,8 @@ def _generate_file(
     engine_options: dict[str, Any],
     decode_options: dict[str, Any],
     raw: bool,
+    n: int,
+    commits: bool,
     input_file: Path,
     output_file: Path,
     ray: str | None,
@@ -103,20 +130,21 @@ def _generate_file(
     """Exit code 2 if any line was bad; the good ones have run all the same."""
     from rich.console import Console
 
-    from rho_eos.bulk import decode_all, read_requests, write_outputs
+    from rho_eos.bulk import decode_all, read_requests, samples_in, write_outputs
     from rho_eos.cli.progress import bulk_progress
     from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import EngineConfig
-    from rho_eos.decoding.params import DecodeParams
+    from rho_eos.decoding.params import DecodeParams, check_samples
     from rho_eos.engine.request import Request
-    from rho_eos.jsonl import ResultFile, read_lines
+    from rho_eos.jsonl import ResultFile
     from rho_eos.models.loading import open_checkpoint
     from rho_eos.outputs import Output
     from rho_eos.preparation import Preparer
 
     console = Console(stderr=True)
     DecodeParams.from_mapping(decode_options)  # a bad option is an error before any line is read
-    total = sum(1 for _ in read_lines(input_file))
+    check_samples(n)
+    total = samples_in(input_file, n)
     pool = pool_of(ray, ray_actors, engine_options)
     decode: Callable[[Iterator[Request]], Iterator[Output]]
     if pool is None:
@@ -144,10 +172,10 @@ def _generate_file(
         before = len(results.ids)
         progress.advance(by=before)
         requests = read_requests(
-            input_file, preparer, decode_options, raw, set(results.ids), complain
+            input_file, preparer, decode_options, raw, set(results.ids), complain, n
         )
         try:
-            write_outputs(decode(requests), results, done, complain)
+            write_outputs(decode(requests), results, done, complain, commits)
         except KeyboardInterrupt:
             console.print(
                 f"rho-eos: interrupted with {len(results.ids)} of {total} done; "

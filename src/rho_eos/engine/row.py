@@ -11,6 +11,7 @@ from rho_eos.decoding.policy import Keeps, Policy, Positions, Prediction, Step, 
 from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.signal import density
 from rho_eos.engine.batch import RowInput, positions_of
+from rho_eos.engine.commits import Commits
 from rho_eos.engine.request import Handle, as_array
 from rho_eos.engine.window import Window
 from rho_eos.outputs import FinishReason, StepRecord, Usage
@@ -24,6 +25,7 @@ class Row:
     special: SpecialTokens
     prompt: np.ndarray = field(init=False)  # (P,) int64
     canvas: np.ndarray = field(init=False)  # (L,) int64
+    commits: Commits = field(init=False)  # of each position
     policy: Policy = field(init=False)
     text: TextDelta = field(init=False)
     window: Window | None = None  # with a cache
@@ -47,6 +49,7 @@ class Row:
             self.canvas = np.full(self.params.first_length, self.special.mask, dtype=np.int64)
         else:
             self.canvas = as_array(request.canvas)
+        self.commits = Commits.on(len(self.canvas))
         self.policy = find_policy(self.params.policy)(self.params, self.special)
         self.text = TextDelta(self.params.stop)
         # A policy that never takes windows would only fill the memory.
@@ -111,7 +114,7 @@ class Row:
         step = self.policy.step(view, prediction) if refresh else self._in_window(view, prediction)
         cost = self.cost
         self._count_forward()
-        self._commit(step.commit, prediction)
+        self._commit(step.commit, view.step, prediction)
         edits: tuple[Edit, ...] = ()
         moved = None
         if self.params.early_stop and self._text_is_complete():
@@ -198,11 +201,13 @@ class Row:
         self.positions_exact += self.exact_cost
         self.steps += 1
 
-    def _commit(self, positions: Positions, prediction: Prediction) -> None:
+    def _commit(self, positions: Positions, step: int, prediction: Prediction) -> None:
         if not np.all(self.canvas[positions] == self.special.mask):
             raise EditError("a policy may only commit MASK positions")
         self.canvas = self.canvas.copy()  # views of earlier steps stay as they were
-        self.canvas[positions] = prediction.at(positions).token
+        chosen = prediction.at(positions)
+        self.canvas[positions] = chosen.token
+        self.commits.note(positions, step, chosen.confidence)
         self.committed += len(positions)
 
     def _text_is_complete(self) -> bool:
@@ -228,6 +233,10 @@ class Row:
         edited = apply_edits(self.canvas, edits, self.special.mask, self.params.max_new_tokens)
         self._check_kept(edited.changed)
         change = len(edited.canvas) - len(self.canvas)
+        kept = edited.moved >= 0
+        written = np.zeros(len(edited.canvas), dtype=bool)
+        written[kept] = edited.canvas[kept] != self.canvas[edited.moved[kept]]
+        self.commits = self.commits.after(edited.moved, written)
         self.canvas = edited.canvas
         self.expansions += change > 0
         self.contractions += change < 0

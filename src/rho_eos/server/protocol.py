@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.params import DecodeParams, seeded
 from rho_eos.prompts import Prompt
 from rho_eos.server.errors import bad_request
 from rho_eos.server.fields import described, given_parameters, is_whole, with_decoding_fields
@@ -95,8 +95,8 @@ class _Common(Strict, ABC):
         """One request for the engine per text asked for, in the order of the choices."""
         params = self.decode_params()
         for prompt in self.prompts():
-            for offset in range(self.n or 1):
-                yield prompt, params.replaced(seed=params.seed + offset)
+            for own in seeded(params, self.n or 1):
+                yield prompt, own
 
     def _limit(self) -> Any:
         """OpenAI has two names for it."""
