@@ -17,7 +17,7 @@ from tests.evals.command import Command
 from tests.reference.bridge import logits_of
 
 PROMPTS = [held_out(task, 3)[-1].prompt for task in ("tiny-gsm", "tiny-math", "tiny-mbpp")]
-LIMITS: dict[str, Any] = {"initial_length": 24, "max_new_tokens": 160, "temperature": 1.2}
+LIMITS: dict[str, Any] = {"initial_length": 24, "max_new_tokens": 96, "temperature": 2.0}
 #: Tail edits, edits in the middle with tokens that no model chose, and cuts of what was committed.
 POLICIES = {
     "rho-eos": DecodeParams(**LIMITS, seed=5),
@@ -41,8 +41,12 @@ def rolled(llm: LLM) -> dict[str, Rollouts]:
     }
 
 
-def traced(llm: LLM, name: str) -> list[Output]:
-    return llm.generate(PROMPTS, POLICIES[name].replaced(trace=True), n=N)
+@pytest.fixture(scope="module")
+def traced(llm: LLM) -> dict[str, list[Output]]:
+    return {
+        name: llm.generate(PROMPTS, params.replaced(trace=True), n=N)
+        for name, params in POLICIES.items()
+    }
 
 
 def final_places(output: Output) -> dict[tuple[int, int], int]:
@@ -61,8 +65,10 @@ def final_places(output: Output) -> dict[tuple[int, int], int]:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_arrays_agree_with_the_step_trace(llm: LLM, rolled: dict[str, Rollouts], name: str) -> None:
-    rollouts, outputs = rolled[name], traced(llm, name)
+def test_arrays_agree_with_the_step_trace(
+    traced: dict[str, list[Output]], rolled: dict[str, Rollouts], name: str
+) -> None:
+    rollouts, outputs = rolled[name], traced[name]
     assert len(rollouts) == len(outputs) == N * len(PROMPTS) and rollouts.prompts == len(PROMPTS)
     for s, output in enumerate(outputs):
         places = final_places(output)
@@ -82,10 +88,12 @@ def test_arrays_agree_with_the_step_trace(llm: LLM, rolled: dict[str, Rollouts],
         assert rollouts.tokens[s, :length].tolist() == output.canvas_token_ids
 
 
-def test_the_policies_of_these_tests_make_all_kinds_of_edits(llm: LLM) -> None:
+def test_the_policies_of_these_tests_make_all_kinds_of_edits(
+    traced: dict[str, list[Output]],
+) -> None:
     actions = {
-        name: {record.action for output in traced(llm, name) for record in output.trace}
-        for name in POLICIES
+        name: {record.action for output in outputs for record in output.trace}
+        for name, outputs in traced.items()
     }
     assert {"expand", "contract"} <= actions["rho-eos"] and "contract" in actions["frontier"]
     assert {"expand", "close", "insert"} <= actions["daedal"]
@@ -141,7 +149,7 @@ def test_a_commits_probability_is_that_of_an_independent_forward(
 def test_seeds_decide_the_samples_and_batches_do_not(llm: LLM, rolled: dict[str, Rollouts]) -> None:
     rollouts = rolled["frontier"]
     assert rollouts.seed.tolist() == [5, 6, 7] * len(PROMPTS)
-    assert len({*rollouts.texts[:N]}) > 1  # they do differ
+    assert len({*rollouts.texts}) > len(PROMPTS)  # they do differ
     alone = LLM("tiny", max_rows=1)
     for s in (0, 4, 8):
         own = POLICIES["frontier"].replaced(seed=int(rollouts.seed[s]))

@@ -33,6 +33,9 @@ def rule_of(params: DecodeParams, early_stop: bool | None = None) -> Rule:
         cap=own.get("expansion_cap", 8),
         horizon=own.get("horizon", 0),
         spare_content=own.get("spare_content", False),
+        look=own.get("look", 0),
+        ahead=own.get("ahead", 0),
+        margin=own.get("margin", 0),
         early_stop=params.early_stop if early_stop is None else early_stop,
     )
 

@@ -80,7 +80,7 @@ def reproduce(
 
       rho-eos reproduce main --model GSAI-ML/LLaDA-8B-Instruct --batch-size 8 --out llada
 
-      rho-eos reproduce lengths --limit 20 --policies fixed,asym,frontier --caches none --out lengths
+      rho-eos reproduce lengths --limit 20 --policies fixed,asym,scout --caches none --out lengths
 
       rho-eos reproduce thresholds --model GSAI-ML/LLaDA-1.5 --tasks gsm8k,mbpp --dry-run --out x
     """

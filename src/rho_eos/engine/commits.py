@@ -1,5 +1,5 @@
-"""For each position of a canvas: when its token was committed, how sure the model was, and where it
-stood then. This is kept while edits move positions about, so nobody has to replay a trace for it."""
+"""For each position of a canvas: when its token was committed, how sure the model was, and where
+it stood then. It follows the edits, so nobody has to replay a trace for it."""
 
 from dataclasses import dataclass
 

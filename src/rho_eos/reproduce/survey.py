@@ -19,7 +19,7 @@ from rho_eos.reproduce.profiles import Profile
 FIXED = "fixed"
 CACHES = {"none": "exact", "window": "window cache"}
 #: Ours, and other people's rules, that need no more than a prompt; by name, where they are there.
-OTHERS = ("released", "blocks", "landing", "frontier")
+OTHERS = ("released", "blocks", "landing", "frontier", "scout")
 
 
 @dataclass(frozen=True, slots=True)

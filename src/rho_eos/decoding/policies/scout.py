@@ -1,5 +1,5 @@
-"""Scout: read the length on a long canvas once, then keep room only where it is needed next, and
-look again before believing that a text ends sooner (ours, docs/method.md §11)."""
+"""Scout: read the length on a long canvas, then keep room only where it is needed next, and look
+again before believing that the text ends much sooner (ours, docs/method.md §11)."""
 
 import numpy as np
 
@@ -15,15 +15,18 @@ from rho_eos.outputs import StepRecord
 from rho_eos.settings import setting
 from rho_eos.tokens import SpecialTokens
 
-SPARE = 16  # MASKs beyond `ahead` that are appended with it, and that may stay
+SPARE = 8  # MASKs beyond `ahead` that are appended with it, and that may stay
 LEAST_DROPPED = 8
 DOUBTFUL = 16  # an end that comes so much sooner than expected may be a compressed answer's
 
 
 class ScoutParams(CommitParams):
+    initial_length: int = setting(
+        512, "canvas length to start with; grows to `look` at once", ge=1, le=LONGEST
+    )
     look: int = setting(512, "canvas on which the length is read first", ge=1, le=LONGEST)
-    ahead: int = setting(48, "MASKs to keep open ahead of the text", ge=1, le=LONGEST)
-    margin: int = setting(16, "MASKs to keep behind the end of the text", ge=0, le=LONGEST)
+    ahead: int = setting(32, "MASKs to keep open ahead of the text", ge=1, le=LONGEST)
+    margin: int = setting(8, "MASKs to keep behind the end of the text", ge=0, le=LONGEST)
 
 
 @register_policy
@@ -40,22 +43,23 @@ class Scout(Policy):
 
     def __init__(self, params: ScoutParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
-        self.looking = True  # nothing is committed before the canvas is `goal` long
-        self.goal = params.look
+        self.goal = params.look  # nothing is committed on a canvas shorter than this
         self.expected = 0  # where the text ended on the last canvas that had room for it
-        self.doubted: int | None = None  # the early end that is being looked into
-        self.wide = False  # an early end was not true: from then on there is room for all
+        self.doubted: int | None = None  # the early end that was looked into, once
+        self.wide = False  # it was not true: from then on there is room for all of the text
+        # With a cache the length holds for some steps, and a window must not run out of MASKs.
+        self.ahead = params.ahead + (params.cache_window if params.cache == "window" else 0)
 
     @property
     def windows(self) -> bool:  # type: ignore[override]
-        return not self.looking
+        return self.goal == 0
 
     @classmethod
-    def explain(cls, params: ScoutParams, record: StepRecord) -> str:
+    def explain(cls, params: ScoutParams, record: StepRecord) -> str:  # noqa: ARG003
         if record.change > 0 and not record.committed:
             return f"To see where the text really ends, the canvas grows by {record.change}."
         if record.change > 0:
-            return f"Fewer than {params.ahead} MASKs are open ahead: {record.change} more."
+            return f"The text goes on: {record.change} more MASKs ahead of it."
         if record.change < 0:
             return f"This room is not needed next: {-record.change} MASKs are dropped."
         return "The length holds."
@@ -66,19 +70,14 @@ class Scout(Policy):
     def step(self, view: View, prediction: Prediction) -> Step:
         rho = density(view, prediction, self.special.eos)
         end = end_in_sight(view, prediction, self.special.eos)
-        missing = min(self._look(view, end), self.params.max_new_tokens) - view.length
+        if self.doubted is None and end is not None and self._is_early(view, end):
+            self.doubted, self.goal = end, self.expected + self.params.margin
+        missing = min(self.goal, self.params.max_new_tokens) - view.length
         if missing > 0:
             return Step(np.empty(0, dtype=np.int64), (Append(missing),), rho)
         self._believe(view, end)
         commit = self.commit(view, prediction)
         return Step(commit, self._edits(view, prediction, commit, end), rho)
-
-    def _look(self, view: View, end: int | None) -> int:
-        """The canvas that must be seen before anything is committed; 0: any will do."""
-        if not self.looking and end is not None and self._is_early(view, end):
-            self.looking, self.doubted = True, end
-            self.goal = self.expected + self.params.margin
-        return self.goal if self.looking else 0
 
     def _is_early(self, view: View, end: int) -> bool:
         """Less than half of what was expected, on a canvas without room for all of that."""
@@ -88,22 +87,21 @@ class Scout(Policy):
         )
 
     def _believe(self, view: View, end: int | None) -> None:
-        if self.looking:
-            self.expected = view.length if end is None else end
-            self.wide |= self.doubted is not None and self.expected - self.doubted >= DOUBTFUL
-            self.looking, self.doubted = False, None
-        elif end is not None:
+        """What this canvas says of the end counts: it is long enough, or agrees."""
+        if self.goal and self.doubted is not None:
+            self.wide = end is None or end - self.doubted >= DOUBTFUL
+        if end is not None:
             self.expected = end
         else:
             self.expected = max(self.expected, view.length)
+        self.goal = 0
 
     def _edits(
         self, view: View, prediction: Prediction, commit: Positions, end: int | None
     ) -> tuple[Edit, ...]:
         params, length = self.params, view.length
-        still = np.setdiff1d(view.masked, commit, assume_unique=True)
-        first = int(still[0]) if len(still) else length
-        ahead = first + params.ahead
+        left = np.setdiff1d(view.masked, commit, assume_unique=True)
+        ahead = self.ahead + (int(left[0]) if len(left) else length)
         whole = self.expected + params.margin if self.wide else 0
         if end is None and length < max(ahead, whole):
             tokens = np.concatenate((view.canvas, prediction.at(commit).token))
@@ -113,7 +111,7 @@ class Scout(Policy):
             return (Append(min(max(ahead + SPARE, whole) - length, room)),)
         kept = max(ahead + SPARE, whole)
         if end is not None:
-            kept = end + params.margin if self.wide else min(kept, end + params.margin)
+            kept = min(kept, end + params.margin)
         spare = length - params.min_new_tokens
         count = min(length - kept, trailing_masks(view, commit), spare)
         return (Trim(count),) if count >= LEAST_DROPPED else ()
