@@ -1,7 +1,8 @@
 """Fill results.md from a finished reproduction: `python docs/results.py FOLDER`.
 
-What stands between <!-- NAME --> and <!-- /NAME --> is replaced by the folder's table of that name;
-figures and CSV files are copied to docs/results/. All other text is left as it is.
+What stands between <!-- NAME --> and <!-- /NAME --> is replaced by the folder's table of that name,
+if the folder has it; figures and CSV files are copied to docs/results/. All other text is left as
+it is: the tables of `all`, `lengths` and `stress` may come from folders of their own.
 """
 
 import json
@@ -15,10 +16,15 @@ MARK = re.compile(r"(<!-- ([a-z-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 
 
 def fill(page: str, folder: Path) -> str:
-    """The page with every marked part made anew; a table that is missing is an error."""
+    """The page with every marked part made anew that the folder has."""
+    made = {path.stem for path in folder.glob("*.md")} & {name for _, name, _ in MARK.findall(page)}
+    if not made:
+        sys.exit(f"{folder} has none of the tables of this page")
 
     def content(match: re.Match[str]) -> str:
         name = match[2]
+        if name not in made and not (name == "facts" and "main" in made):
+            return match[0]
         body = facts(folder) if name == "facts" else table(folder / f"{name}.md")
         return f"{match[1]}{body}{match[3]}"
 

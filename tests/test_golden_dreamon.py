@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.bulk import decode_all, read_requests
+from rho_eos.bulk import Bulk, decode_all
 from tests.conftest import DATA
 
 FOLDER = DATA / "golden" / "dreamon"
@@ -39,7 +39,8 @@ def lines(tmp_path: Path) -> Path:
 
 def decode(llm: LLM, lines: Path, **defaults: Any) -> dict[str, list[int]]:
     complaints: list[str] = []
-    requests = read_requests(lines, llm.preparer, defaults, False, set(), complaints.append)
+    bulk = Bulk(lines, defaults, False, "", llm.special)
+    requests = bulk.requests(llm.preparer, set(), {}, complaints.append)
     outputs = {output.id: output.token_ids for output in decode_all(llm.engine, requests)}
     assert not complaints
     return outputs

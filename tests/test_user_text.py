@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from rho_eos.bulk import read_requests
+from rho_eos.bulk import Bulk
 from rho_eos.cli import main
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
@@ -121,7 +121,8 @@ def test_lines_of_a_file(
     path.write_text("".join(json.dumps(line) + "\n" for line in asked))
     for raw in (False, True):
         own = added(encode("x", TRIMS, raw=raw))
-        requests = list(read_requests(path, preparer, {}, raw, set(), pytest.fail))
+        bulk = Bulk(path, {}, raw, "", preparer.checkpoint.special)
+        requests = list(bulk.requests(preparer, set(), {}, pytest.fail))
         for text, request in zip(lines, requests, strict=False):
             ids = list(request.prompt)
             assert added(ids) == own

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rho_eos.errors import UserError
     from rho_eos.llm import LLM
     from rho_eos.outputs import FinishReason, Output, StepRecord, Usage
+    from rho_eos.rollouts import Rollouts
     from rho_eos.settings import setting
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ _HOME = {
     "errors": ("UserError",),
     "llm": ("LLM",),
     "outputs": ("FinishReason", "Output", "StepRecord", "Usage"),
+    "rollouts": ("Rollouts",),
     "settings": ("setting",),
 }
 
@@ -51,6 +53,7 @@ __all__ = [
     "Overwrite",
     "Policy",
     "Prediction",
+    "Rollouts",
     "Step",
     "StepEvent",
     "StepRecord",

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rho_eos.decoding.params import DecodeParams, merged
+from rho_eos.decoding.params import DecodeParams, merged, seeded
 from rho_eos.decoding.schema import from_words
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Handle, Request
@@ -56,6 +56,8 @@ class Bulk:
     raw: bool
     model_hash: str
     special: SpecialTokens  # whether the model can choose the length of a gap
+    n: int = 1  # samples of each request that does not say
+    commits: bool = False  # whether each token's commit is written down, too
 
     def items(self, complain: Complain) -> Iterator[Item]:
         """Every line that can be understood; what is wrong with the others is told."""
@@ -63,14 +65,19 @@ class Bulk:
         seen: set[str] = set()
         for row in read_rows(self.path):
             try:
-                item = self._item(row, words)
-                if item.id in seen:
-                    raise UserError(f"the id {item.id!r} was used by an earlier line")
+                samples = self._samples(row, words)
+                if not seen.isdisjoint(item.id for item in samples):
+                    raise UserError(f"the id {samples[0].id!r} was used by an earlier line")
             except Exception as error:
                 complain(_complaint(row.where, error))
                 continue
-            seen.add(item.id)
-            yield item
+            seen.update(item.id for item in samples)
+            yield from samples
+
+    def count(self) -> int:
+        """How many outputs the file asks for; a line that is no request counts as one."""
+        bad: list[str] = []
+        return sum(1 for _ in self.items(bad.append)) + len(bad)
 
     def made_from(self, item: Item) -> Line:
         """What a line of the results says about where it comes from."""
@@ -137,7 +144,7 @@ class Bulk:
             if output.finish_reason is FinishReason.ERROR:
                 complain(f"{item.where}: request {output.id}: {output.error}")
                 continue
-            line = output.as_dict()
+            line = output.as_dict(self.commits)
             if traces is not None:
                 # Before the result: what has one is known to have its trace.
                 traces.append(*trace_lines(output))
@@ -146,7 +153,8 @@ class Bulk:
             results.append(head | line)
             done(output)
 
-    def _item(self, row: Row, words: bool) -> Item:
+    def _samples(self, row: Row, words: bool) -> list[Item]:
+        """A line that asks for `n` samples is as many requests, with #0, #1, … behind its id."""
         line = row.content
         if isinstance(line, UserError):
             raise line
@@ -159,12 +167,22 @@ class Bulk:
             raise UserError(f"id is {id!r}, but takes a text or a number")
         prompt = {key: line.pop(key) for key in PROMPT_KEYS if line.get(key) is not None}
         suffix, template = _around(line)
-        own = from_words(line) if words else line
+        own = dict(from_words(line) if words else line)
+        count = own.pop("n", self.n)
         given = merged(self.defaults, own)
         if suffix is not None or template is not None:
             given = default_policy(given, self.special)
-        id = str(row.number if id is None else id)
-        return Item(row.where, id, prompt, DecodeParams.from_mapping(given), suffix, template)
+        each = seeded(DecodeParams.from_mapping(given), count)
+        ids = sample_ids(str(row.number if id is None else id), count)
+        return [
+            Item(row.where, id, prompt, params, suffix, template)
+            for id, params in zip(ids, each, strict=True)
+        ]
+
+
+def sample_ids(id: str, n: int) -> list[str]:
+    """The ids of n samples of one request; a single one goes by the request's own."""
+    return [id] if n == 1 else [f"{id}#{sample}" for sample in range(n)]
 
 
 def _around(line: dict[str, Any]) -> tuple[Given | None, Given | None]:

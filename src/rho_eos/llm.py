@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from rho_eos.config import EngineConfig
-from rho_eos.decoding.params import DecodeParams, merged
+from rho_eos.decoding.params import DecodeParams, merged, seeded
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, LogitsProcessor, Request, StepEvent
 from rho_eos.engine.runner import ModelRunner
@@ -19,6 +19,7 @@ from rho_eos.outputs import Output
 from rho_eos.plugins import load_plugins
 from rho_eos.preparation import Preparer
 from rho_eos.prompts import Message, Prompt
+from rho_eos.rollouts import Rollouts, collect
 from rho_eos.streaming import StreamerAdapter
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class LLM:
         prompts: Prompt | Sequence[Prompt | None],
         params: Params | Sequence[Params] = None,
         *,
+        n: int = 1,
         raw: bool = False,
         streamer: Any = None,
         canvas: Sequence[int] | None = None,
@@ -83,8 +85,9 @@ class LLM:
         processors: Sequence[LogitsProcessor] = (),
         **keywords: Any,
     ) -> list[Output]:
-        """Decode prompts together; outputs come in the order of the prompts.
+        """Decode prompts together; outputs come in the order of the prompts, `n` of each.
 
+        The i-th of the n samples of a prompt has seed + i (and differs above temperature 0 only).
         Decoding parameters may also be given as keywords, which then hold for all prompts:
         `llm.generate("hi", max_new_tokens=32)`.
 
@@ -94,26 +97,52 @@ class LLM:
         all; the prompts are then texts to go on with. `template` is a text with gaps, see `fill`;
         with one a prompt may be None. `processors` change logits.
         """
-        batch = _as_list(prompts)
-        each = _params_for_each(params, len(batch), keywords)
-        if streamer is not None and len(batch) != 1:
-            raise UserError(f"a streamer takes one prompt, but got {len(batch)}")
-        # All prompts are checked before any of them runs.
-        requests = [
-            self.preparer.prepare(
-                prompt,
-                own,
-                id=str(next(self._ids)),
-                raw=raw,
-                canvas=canvas,
-                suffix=suffix,
-                template=template,
-                processors=processors,
-            )
-            for prompt, own in zip(batch, each, strict=True)
+        each = _params_for_each(params, len(_as_list(prompts)), keywords)
+        given = {"canvas": canvas, "suffix": suffix, "template": template}
+        requests = self._prepare(prompts, each, n, raw, **given, processors=processors)
+        if streamer is None:
+            return self._finish(requests)
+        if len(requests) != 1:
+            raise UserError(f"a streamer takes one prompt, but got {len(requests)}")
+        return [self._generate_into(streamer, requests[0])]
+
+    def rollout(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: Params | Sequence[Params] = None,
+        *,
+        n: int = 8,
+        trajectory: bool = False,
+        raw: bool = False,
+        **keywords: Any,
+    ) -> Rollouts:
+        """n samples of each prompt in one batch, as arrays for training (docs/rollouts.md).
+
+        Their tokens with the step and probability of each commit; with `trajectory` also the canvas
+        before every forward.
+        """
+        each = _params_for_each(params, len(_as_list(prompts)), keywords)
+        if trajectory:
+            each = [own.replaced(trace=True) for own in each]
+        requests = self._prepare(prompts, each, n, raw)
+        return collect(requests, self._finish(requests), n, self.special.mask, trajectory)
+
+    def _prepare(
+        self,
+        prompts: Prompt | Sequence[Prompt | None],
+        params: Sequence[DecodeParams],
+        n: int,
+        raw: bool,
+        **parts: Any,
+    ) -> list[Request]:
+        """n requests for each prompt. All are checked before any of them runs."""
+        return [
+            self.preparer.prepare(prompt, sample, id=str(next(self._ids)), raw=raw, **parts)
+            for prompt, own in zip(_as_list(prompts), params, strict=True)
+            for sample in seeded(own, n)
         ]
-        if streamer is not None:
-            return [self._generate_into(streamer, requests[0])]
+
+    def _finish(self, requests: Sequence[Request]) -> list[Output]:
         return self.engine.finish([self.engine.submit(request) for request in requests])
 
     def _generate_into(self, streamer: Any, request: Request) -> Output:

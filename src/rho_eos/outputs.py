@@ -98,6 +98,10 @@ class Output:
 
     Positions behind the end that were never decoded (early stop) are reported as EOS, which is what
     a position behind the end means; so no MASK id ever leaves the engine.
+
+    `commit_…` say for each position of the final canvas in which step the model committed its
+    token, where that token stood then, and which probability it had; -1, -1 and 0 where the model
+    committed nothing: a position never decoded, or a token that was given or that an edit wrote.
     """
 
     id: str
@@ -105,14 +109,18 @@ class Output:
     finish_reason: FinishReason
     token_ids: list[int] = field(default_factory=list)
     canvas_token_ids: list[int] = field(default_factory=list)
+    commit_steps: list[int] = field(default_factory=list)
+    commit_positions: list[int] = field(default_factory=list)
+    commit_probabilities: list[float] = field(default_factory=list)
     usage: Usage = Usage()
     trace: list[StepRecord] = field(default_factory=list)
     logprobs: list[TokenLogprob] | None = None  # of `token_ids`, where they were asked for
     error: str | None = None
     gaps: list[str] = field(default_factory=list)  # of a template: what fills each of its gaps
 
-    def as_dict(self) -> dict[str, Any]:
-        """A JSON-ready line; log-probabilities and trace only where they were asked for."""
+    def as_dict(self, commits: bool = False) -> dict[str, Any]:
+        """A JSON-ready line; log-probabilities and trace only where they were asked for, and with
+        `commits` the step and the probability of each of `token_ids` (not of a template's)."""
         line: dict[str, Any] = {
             "id": self.id,
             "text": self.text,
@@ -125,6 +133,10 @@ class Output:
             line["gaps"] = self.gaps
         if self.logprobs is not None:
             line["logprobs"] = [each.as_dict() for each in self.logprobs]
+        if commits and not self.gaps:
+            count = len(self.token_ids)
+            line["commit_steps"] = self.commit_steps[:count]
+            line["commit_probabilities"] = self.commit_probabilities[:count]
         if self.trace:
             line["trace"] = [record.as_dict() for record in self.trace]
         return line

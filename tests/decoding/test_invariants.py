@@ -96,8 +96,11 @@ def fixed(draw: st.DrawFn) -> DecodeParams:
 @st.composite
 def ours(draw: st.DrawFn) -> DecodeParams:
     """The policies that are not from a paper, and dLLM-Var's rule."""
-    policy = draw(st.sampled_from(["frontier", "landing", "blocks"]))
-    return DecodeParams(policy=policy, **draw(common()))
+    policy = draw(st.sampled_from(["frontier", "landing", "blocks", "scout"]))
+    more = {}
+    if policy == "scout":
+        more = {name: draw(st.integers(1, 128)) for name in ("look", "ahead", "margin")}
+    return DecodeParams(policy=policy, **draw(common()), **more)
 
 
 policies = st.one_of(rho_eos(), daedal(), fixed(), ours())

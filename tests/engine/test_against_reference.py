@@ -43,6 +43,10 @@ POLICIES = {
     "landing from a long canvas": DecodeParams(
         policy="landing", **(LIMITS | {"initial_length": 120, "max_new_tokens": 160})
     ),
+    "scout": DecodeParams(policy="scout", look=40, ahead=8, **(LIMITS | {"max_new_tokens": 80})),
+    "scout that doubts": DecodeParams(
+        policy="scout", look=64, ahead=4, margin=2, **(LIMITS | {"max_new_tokens": 80})
+    ),
     "blocks": DecodeParams(
         policy="blocks", **(LIMITS | {"block_length": None, "initial_length": 3})
     ),
@@ -127,6 +131,8 @@ def test_the_models_exercise_every_move() -> None:
     assert {"hold", "expand"} <= actions("frontier") | actions("landing")
     assert "contract" in actions("frontier from a long canvas")
     assert "contract" in actions("landing from a long canvas")
+    assert {"hold", "expand", "contract"} <= actions("scout")
+    assert {"hold", "expand", "contract"} <= actions("scout that doubts")
     assert {"hold", "expand"} <= actions("blocks")
     assert {"hold", "expand", "close"} <= actions("DAEDAL")
     assert {"hold", "close", "insert"} <= actions("DAEDAL, inserting to its limit")

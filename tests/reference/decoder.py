@@ -45,6 +45,9 @@ class Rule:
     cap: int = 8
     horizon: int = 64
     spare_content: bool = False
+    look: int = 512  # scout's three numbers
+    ahead: int = 32
+    margin: int = 8
     early_stop: bool = False
     order: str = "entropy"  # DreamOn's
     budget: int = 0  # its expansions
@@ -367,6 +370,49 @@ def landing(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
             del canvas[len(canvas) - min(spare, trailing) :]
 
 
+def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+    """The length is read on a long canvas; then there is room only for what comes next. An end that
+    comes much sooner is doubted once, and believed only if a long canvas shows it too."""
+    goal, expected, doubted, wide = rule.look, 0, None, False
+    while ids.mask in canvas:
+        guesses = yield
+        open_ = [at for at, token in enumerate(canvas) if token == ids.mask]
+        shown = [guesses[at].token if at in open_ else canvas[at] for at in range(len(canvas))]
+        end = len(canvas)
+        while end > 0 and shown[end - 1] == ids.eos:
+            end -= 1
+        in_sight = end < len(canvas)
+        if in_sight and doubted is None and len(canvas) < expected:
+            half = (expected - open_[0]) / 2
+            if end - open_[0] < half and end <= expected - 16:
+                doubted, goal = end, expected + rule.margin
+        if len(canvas) < min(goal, rule.max_length):
+            canvas += [ids.mask] * (min(goal, rule.max_length) - len(canvas))
+            continue
+        if goal > 0 and doubted is not None:
+            wide = not in_sight or end >= doubted + 16
+        goal = 0
+        expected = end if in_sight else max(expected, len(canvas))
+        commit_confident(canvas, guesses, rule, ids)
+        first = canvas.index(ids.mask) if ids.mask in canvas else len(canvas)
+        least = first + rule.ahead
+        most = least + 8
+        if wide:
+            least = max(least, expected + rule.margin)
+            most = max(most, expected + rule.margin)
+        if not in_sight and len(canvas) < least:
+            if not any(token in ids.ends for token in canvas):
+                canvas += [ids.mask] * (min(most, rule.max_length) - len(canvas))
+            continue
+        if in_sight:
+            most = min(most, end + rule.margin)
+        count = 0
+        while len(canvas) - count > most and canvas[-1 - count] == ids.mask:
+            count += 1
+        if count >= 8:
+            del canvas[len(canvas) - count :]
+
+
 def blocks(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
     """One block after the other, until one holds an end."""
     while ids.mask in canvas:
@@ -434,6 +480,7 @@ LOOPS: dict[str, Callable[[list[int], Rule, Ids], Loop]] = {
     "daedal": daedal,
     "frontier": frontier,
     "landing": landing,
+    "scout": scout,
     "blocks": blocks,
     "dreamon": dreamon,
     "cal": cal,

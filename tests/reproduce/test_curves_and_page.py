@@ -48,6 +48,9 @@ def test_the_results_page_is_filled_and_its_own_text_kept(tmp_path: Path) -> Non
         text = page.read_text()
         assert text.startswith("Before.\n<!-- facts -->\nModel `tiny`") and text.endswith("Ours.\n")
         assert "<!-- main -->\n| a |\n| --- |\n| 7 % |\n<!-- /main -->" in text
+    page.write_text(page.read_text() + "<!-- lengths -->\nkept\n<!-- /lengths -->\n")
+    main(folder, docs)  # which has no such table
+    assert "<!-- lengths -->\nkept\n<!-- /lengths -->" in page.read_text()
     assert "old" not in text and "# Main results" not in text
     assert (docs / "results" / "e-ratio.png").read_bytes() == b"picture"
 

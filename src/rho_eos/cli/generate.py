@@ -42,14 +42,23 @@ def generate(
             "answer to it."
         ),
     ] = None,
+    n: Annotated[
+        int, typer.Option("--n", "-n", help="Samples of each prompt; the i-th has seed + i.")
+    ] = 1,
+    commits: Annotated[
+        bool,
+        typer.Option(
+            "--commits", help="In JSON, also the step and the probability of each token's commit."
+        ),
+    ] = False,
     input_file: Annotated[
         Path | None,
         typer.Option(
             "--input",
             "-i",
             help="Many prompts: JSON Lines, CSV or Parquet with prompt, messages or "
-            "prompt_token_ids, optionally id, suffix, suffix_token_ids, template and any decoding "
-            "parameter; or a .txt file with a prompt on each line.",
+            "prompt_token_ids, optionally id, n, suffix, suffix_token_ids, template and any "
+            "decoding parameter; or a .txt file with a prompt on each line.",
         ),
     ] = None,
     output_file: Annotated[
@@ -80,6 +89,8 @@ def generate(
 
       rho-eos generate --input prompts.jsonl --output out.jsonl --preset sym
 
+      rho-eos generate --input prompts.jsonl --output out.jsonl -n 8 --temperature 1 --commits
+
       rho-eos generate --input prompts.jsonl --output out.jsonl --ray --ray-actors 4
     """
     if (input_file is None) != (output_file is None):
@@ -87,15 +98,17 @@ def generate(
     if input_file is not None and output_file is not None:
         if prompt is not None or suffix is not None or template is not None:
             raise UserError("give either a prompt or --input, not both")
-        job = FileJob(input_file, output_file, trace_file, raw, overwrite, in_order)
+        job = FileJob(input_file, output_file, trace_file, raw, overwrite, in_order, n, commits)
         return _generate_file(engine_options, decode_options, job, ray, ray_actors)
     for given, option in ((ray, "--ray"), (overwrite, "--overwrite"), (in_order, "--in-order")):
         if given:
             raise UserError(f"{option} goes with --input")
+    if commits and not json_output:
+        raise UserError("--commits goes with --json or --input")
     text = prompt
     if text is None and template is None:
         text = _from_stdin()
-    from rho_eos.decoding.params import DecodeParams
+    from rho_eos.decoding.params import DecodeParams, seeded
     from rho_eos.infilling import default_policy
     from rho_eos.trace import open_trace, trace_lines
 
@@ -110,10 +123,15 @@ def generate(
         if trace_file is not None:
             params = params.replaced(trace=True)
         remark_on(llm.config.model, text)
-        output = llm.generate([text], params, raw=raw, suffix=suffix, template=template)[0]
-        if traces is not None:
+        samples = seeded(params, n)
+        outputs = llm.generate([text] * n, samples, raw=raw, suffix=suffix, template=template)
+        for output in outputs if traces is not None else ():
             traces.append(*trace_lines(output))
-    print(json.dumps(output.as_dict(), ensure_ascii=False) if json_output else output.text)
+    for own, output in zip(samples, outputs, strict=True):
+        if json_output:
+            print(json.dumps(output.as_dict(commits), ensure_ascii=False))
+        else:
+            print(output.text if n == 1 else f"--- seed {own.seed}\n{output.text}")
     return 0
 
 
@@ -133,6 +151,8 @@ class FileJob:
     raw: bool
     overwrite: bool
     in_order: bool
+    n: int
+    commits: bool
 
 
 def _generate_file(
@@ -149,7 +169,7 @@ def _generate_file(
     from rho_eos.cli.progress import bulk_progress
     from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import EngineConfig
-    from rho_eos.decoding.params import DecodeParams
+    from rho_eos.decoding.params import DecodeParams, check_samples
     from rho_eos.engine.request import Request
     from rho_eos.evals.runs.provenance import model_hash
     from rho_eos.jsonl import ResultFile
@@ -157,18 +177,20 @@ def _generate_file(
     from rho_eos.outputs import Output
     from rho_eos.plugins import load_plugins
     from rho_eos.preparation import Preparer
-    from rho_eos.rows import read_rows
 
     console = Console(stderr=True)
     check_distinct({"--input": job.input, "--output": job.output, "--trace-file": job.trace})
     if job.trace is not None:
         decode_options = {**decode_options, "trace": True}
     DecodeParams.from_mapping(decode_options)  # a bad option is an error before any line is read
-    total = sum(1 for _ in read_rows(job.input))
+    check_samples(job.n)
     config = EngineConfig.from_mapping(engine_options)
     load_plugins(config.plugin)
     special = open_checkpoint(config).special
-    bulk = Bulk(job.input, decode_options, job.raw, model_hash(config), special)
+    bulk = Bulk(
+        *(job.input, decode_options, job.raw, model_hash(config), special, job.n, job.commits)
+    )
+    total = bulk.count()
     complaints: list[str] = []
     with ExitStack() as files:
         results = files.enter_context(

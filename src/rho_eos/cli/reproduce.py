@@ -10,6 +10,8 @@ from rho_eos.announced import load
 from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
 from rho_eos.errors import UserError
 
+PART = "Part of lengths and stress (names, separated by commas)"
+
 if TYPE_CHECKING:
     from rho_eos.evals.runs.run import Progress
     from rho_eos.reproduce.cells import Cell, Study
@@ -20,7 +22,8 @@ def reproduce(
     target: Annotated[
         str,
         typer.Argument(
-            help="main, init-length, thresholds, expansion, signals, figures or all",
+            help="main, init-length, thresholds, expansion, signals, figures or all; lengths or "
+            "stress: every way to choose a length",
             show_default=False,
         ),
     ],
@@ -31,6 +34,13 @@ def reproduce(
         str, typer.Option(help="Names, separated by commas, in place of the profile's.")
     ] = "",
     limit: Limit = None,
+    skip: Annotated[
+        int,
+        typer.Option(
+            help="Leave out so many samples of each task first: choose on those behind them what "
+            "is to be reported on the first ones."
+        ),
+    ] = 0,
     repeats: Repeats = 1,
     shuffle_seed: ShuffleSeed = None,
     batch_size: BatchSize = None,
@@ -40,6 +50,16 @@ def reproduce(
         typer.Option(help="Lengths: paper, or tiny (a quarter of them; default for model tiny)."),
     ] = None,
     unsafe_code: UnsafeCode = False,
+    policies: Annotated[
+        str, typer.Option(help="lengths and stress: run only these, by name.", rich_help_panel=PART)
+    ] = "",
+    lengths: Annotated[
+        str, typer.Option(help="Only from these initial lengths.", rich_help_panel=PART)
+    ] = "",
+    thresholds: Annotated[str, typer.Option(help="Only with these τ.", rich_help_panel=PART)] = "",
+    caches: Annotated[
+        str, typer.Option(help="Only none (exact) or window.", rich_help_panel=PART)
+    ] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list what would be run, and its rough cost.")
     ] = False,
@@ -50,11 +70,17 @@ def reproduce(
     on where it stopped. Markdown, CSV and LaTeX, PNG and SVG go to --out, with an index.md. For
     LLaDA-8B-Instruct and LLaDA-1.5 the published numbers stand beside ours.
 
+    Two further targets compare all policies from several initial lengths, in one table and one
+    picture: lengths, and stress for a model that compresses its answer on a short canvas. A part of
+    them can be run at a time; the table shows all that is there.
+
     [bold]Examples[/bold]
 
       rho-eos reproduce all --limit 24 --out reproduction
 
       rho-eos reproduce main --model GSAI-ML/LLaDA-8B-Instruct --batch-size 8 --out llada
+
+      rho-eos reproduce lengths --limit 20 --policies fixed,asym,scout --caches none --out lengths
 
       rho-eos reproduce thresholds --model GSAI-ML/LLaDA-1.5 --tasks gsm8k,mbpp --dry-run --out x
     """
@@ -68,23 +94,31 @@ def reproduce(
     from rho_eos.reproduce.plan import TARGETS, plan_figures, plan_tables
     from rho_eos.reproduce.profiles import choose_profile
     from rho_eos.reproduce.run import reproduce
-    from rho_eos.reproduce.tables import by_task
+    from rho_eos.reproduce.survey import SURVEYS, Part, plan_survey
 
-    if target not in TARGETS:
-        raise UserError(f"reproduce got {target!r}, but takes one of {', '.join(TARGETS)}")
+    known = (*TARGETS, *SURVEYS)
+    if target not in known:
+        raise UserError(f"reproduce got {target!r}, but takes one of {', '.join(known)}")
     if batch_size is not None:
         engine_options["max_rows"] = batch_size
     config = EngineConfig.from_mapping(engine_options)
-    lengths = choose_profile(config, profile)
-    names = [name.strip() for name in tasks.split(",") if name.strip()]
-    tables = plan_tables(target, lengths, names)
-    figures = plan_figures(target, lengths, names)
+    chosen = choose_profile(config, profile)
+    names = _listed(tasks)
+    part = Part(
+        policies=_listed(policies),
+        lengths=_listed(lengths),
+        thresholds=_listed(thresholds),
+        caches=_listed(caches),
+    )
+    tables = [*plan_tables(target, chosen, names), *plan_survey(target, chosen, names, part)]
+    figures = plan_figures(target, chosen, names)
     used = list(dict.fromkeys(task for plan in [*tables, *figures] for task in plan.tasks))
     study = Study(
         config=config,
-        profile=lengths,
+        profile=chosen,
         folder=out,
         limit=limit,
+        skip=skip,
         repeats=repeats,
         shuffle_seed=shuffle_seed,
         data=find_data(used, data or []),
@@ -107,12 +141,16 @@ def reproduce(
         return 130
     for result in results:
         print(f"\n{result.title}")
-        for task, table in by_task(result.table):
-            print(f"\n{task}")
+        for section, table in result.sections():
+            print(f"\n{section}")
             show(table, "terminal")
         print(result.note)
     print(f"\n{out / 'index.md'}")
     return 0
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _show_plan(study: "Study", cells: "list[Cell]") -> None:

@@ -15,6 +15,7 @@ from rho_eos.settings import FewTexts, Settings, is_optional, setting, shown
 DEFAULT_POLICY = "rho-eos"
 #: No canvas of any model comes near it; it only keeps a slip of the pen from taking all memory.
 LONGEST = 2**20
+MOST_SAMPLES = 2**16  # of one prompt, for the same reason
 
 
 class DecodeParams(Settings):
@@ -152,6 +153,18 @@ class DecodeParams(Settings):
     def first_length(self) -> int:
         """The canvas a request starts with: never shorter than its minimum length."""
         return max(self.initial_length, self.min_new_tokens)
+
+
+def check_samples(n: Any) -> None:
+    """How many samples of one prompt may be asked for."""
+    if type(n) is not int or not 1 <= n <= MOST_SAMPLES:
+        raise UserError(f"n is {n!r}, but takes an integer from 1 to {MOST_SAMPLES}")
+
+
+def seeded(params: DecodeParams, n: Any) -> list[DecodeParams]:
+    """Those of n samples of one prompt: the i-th has seed + i, whatever it shares a batch with."""
+    check_samples(n)
+    return [params.replaced(seed=params.seed + offset) for offset in range(n)]
 
 
 def merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

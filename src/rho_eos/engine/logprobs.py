@@ -3,6 +3,7 @@
 import numpy as np
 
 from rho_eos.decoding.policy import Prediction
+from rho_eos.engine.commits import NEVER, Commits
 from rho_eos.outputs import TokenLogprob
 
 #: What stands for the logarithm of a probability that has rounded to nothing: JSON has no infinity.
@@ -10,33 +11,30 @@ LEAST = -9999.0
 
 
 class Logprobs:
-    """One column for each position of a canvas. What nobody predicted (given tokens, tokens that an
-    edit wrote) counts as certain."""
+    """The likeliest tokens at each position of a canvas, when it was committed. What nobody
+    predicted (given tokens, tokens that an edit wrote) counts as certain."""
 
     def __init__(self, length: int, count: int) -> None:
-        self.chosen = np.ones(length)
-        self.top_token = np.full((length, count), -1)
-        self.top = np.zeros((length, count))
+        self.token = np.full((length, count), -1)
+        self.probability = np.zeros((length, count))
 
-    def committed(self, prediction: Prediction) -> None:
-        at = prediction.positions
-        self.chosen[at] = prediction.confidence
-        if prediction.top_token is not None and prediction.top_probability is not None:
-            self.top_token[at] = prediction.top_token
-            self.top[at] = prediction.top_probability
+    def committed(self, chosen: Prediction) -> None:
+        if chosen.top_token is not None and chosen.top_probability is not None:
+            self.token[chosen.positions] = chosen.top_token
+            self.probability[chosen.positions] = chosen.top_probability
 
-    def edited(self, before: np.ndarray, after: np.ndarray, moved: np.ndarray) -> None:
-        """Follow an edit of the canvas; `moved` says where each new position was."""
+    def edited(self, moved: np.ndarray, written: np.ndarray) -> None:
+        """Follow edits: `moved` as they return it, `written` by them."""
         old = np.maximum(moved, 0)
-        kept = (moved >= 0) & (before[old] == after)
-        self.chosen = np.where(kept, self.chosen[old], 1.0)
-        self.top_token = np.where(kept[:, None], self.top_token[old], -1)
-        self.top = np.where(kept[:, None], self.top[old], 0.0)
+        kept = ((moved >= 0) & ~written)[:, None]
+        self.token = np.where(kept, self.token[old], -1)
+        self.probability = np.where(kept, self.probability[old], 0.0)
 
-    def at(self, positions: np.ndarray, canvas: np.ndarray) -> list[TokenLogprob]:
+    def at(self, positions: np.ndarray, canvas: np.ndarray, commits: Commits) -> list[TokenLogprob]:
         """For the tokens at some positions of the canvas."""
-        chosen, top = _logarithm(self.chosen).tolist(), _logarithm(self.top).tolist()
-        alternatives = self.top_token.tolist()
+        certain = np.where(commits.step == NEVER, 1.0, commits.probability)
+        chosen, top = _logarithm(certain).tolist(), _logarithm(self.probability).tolist()
+        alternatives = self.token.tolist()
         return [
             TokenLogprob(
                 int(canvas[at]),

@@ -12,6 +12,7 @@ from rho_eos.decoding.policy import Keeps, Policy, Positions, Prediction, Step, 
 from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.signal import density
 from rho_eos.engine.batch import RowInput
+from rho_eos.engine.commits import Commits
 from rho_eos.engine.logprobs import Logprobs
 from rho_eos.engine.request import Handle, as_array
 from rho_eos.engine.window import Window
@@ -29,6 +30,7 @@ class Row:
     suffix: np.ndarray = field(init=False)  # (S,) int64
     #: (L,) int64, the gap each position belongs to, -1: text that was given. None: all are one gap.
     gaps: np.ndarray | None = field(init=False)
+    commits: Commits = field(init=False)  # of each position
     policy: Policy = field(init=False)
     text: TextDelta = field(init=False)
     window: Window | None = None  # with a cache
@@ -57,6 +59,7 @@ class Row:
             self.canvas = np.full(self.params.first_length, self.special.mask, dtype=np.int64)
         else:
             self.canvas = as_array(request.canvas)
+        self.commits = Commits.on(len(self.canvas))
         self.policy = find_policy(self.params.policy)(self.params, self.special)
         self.text = TextDelta(self.params.stop)
         if self.params.logprobs is not None:
@@ -168,7 +171,7 @@ class Row:
         step = self.policy.step(view, prediction) if refresh else self._in_window(view, prediction)
         costs = self.cost, self.exact_cost
         self._count_forward(*costs, refresh)
-        self._commit(step.commit, prediction)
+        self._commit(step.commit, view.step, prediction)
         edits: tuple[Edit, ...] = ()
         moved = None
         if self.params.early_stop and self._text_is_complete():
@@ -273,7 +276,7 @@ class Row:
         """Those of the committed prefix, if they are asked for."""
         if self.logprobs is None:
             return None
-        return self.logprobs.at(np.flatnonzero(self._returned()), self.canvas)
+        return self.logprobs.at(np.flatnonzero(self._returned()), self.canvas, self.commits)
 
     def final_canvas(self) -> np.ndarray:
         """The canvas with what was never decoded behind the end reported as EOS."""
@@ -307,14 +310,16 @@ class Row:
         self.refreshes += refresh
         self.steps += 1
 
-    def _commit(self, positions: Positions, prediction: Prediction) -> None:
+    def _commit(self, positions: Positions, step: int, prediction: Prediction) -> None:
         if not np.all(self.canvas[positions] == self.special.mask):
             raise EditError("a policy may only commit MASK positions")
         self.canvas = self.canvas.copy()  # views of earlier steps stay as they were
-        self.canvas[positions] = prediction.at(positions).token
+        chosen = prediction.at(positions)
+        self.canvas[positions] = chosen.token
+        self.commits.note(positions, step, chosen.confidence)
         self.committed += len(positions)
         if self.logprobs is not None:
-            self.logprobs.committed(prediction.at(positions))
+            self.logprobs.committed(chosen)
 
     def _text_is_complete(self) -> bool:
         """No MASK is left before the first committed end: later positions are never returned."""
@@ -364,8 +369,12 @@ class Row:
         if self.gaps is not None:
             self.gaps = _followed(self.gaps, edited.moved)
         change = len(edited.canvas) - len(self.canvas)
+        kept = edited.moved >= 0
+        written = np.zeros(len(edited.canvas), dtype=bool)
+        written[kept] = edited.canvas[kept] != self.canvas[edited.moved[kept]]
+        self.commits = self.commits.after(edited.moved, written)
         if self.logprobs is not None:
-            self.logprobs.edited(self.canvas, edited.canvas, edited.moved)
+            self.logprobs.edited(edited.moved, written)
         self.canvas = edited.canvas
         self.expansions += change > 0
         self.contractions += change < 0

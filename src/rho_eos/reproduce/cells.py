@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rho_eos.config import EngineConfig
+from rho_eos.errors import UserError
 from rho_eos.evals import find_task
 from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.evals.runs.provenance import model_identity
@@ -56,6 +57,7 @@ class Study:
     profile: Profile
     folder: Path
     limit: int | None = None
+    skip: int = 0
     repeats: int = 1
     shuffle_seed: int | None = None
     data: Mapping[str, Path] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class Study:
             engine=self.config,
             params=row.params,
             limit=_fewer(self.limit, row.samples),
+            skip=self.skip,
             repeats=self.repeats,
             shuffle_seed=self.shuffle_seed,
             data={task: self.data[task]} if task in self.data else {},
@@ -109,14 +112,19 @@ class Study:
         }
         identity = find_task(evaluation.tasks[0]).identity()
         content |= {"identity": identity} if identity else {}
+        content |= {"skip": evaluation.skip} if evaluation.skip else {}
         text = json.dumps(content, sort_keys=True)
         return blake2b(text.encode(), digest_size=6).hexdigest()
 
     def _size(self, task: str) -> int:
         """How many samples there are. They are loaded, so bad data is found before a model is."""
         if task not in self._sizes:
-            enough = None if self.shuffle_seed is not None else self.limit
-            self._sizes[task] = len(find_task(task).load(self.data.get(task), enough))
+            all_of_it = self.shuffle_seed is not None or self.limit is None
+            enough = None if all_of_it else self.skip + (self.limit or 0)
+            there = len(find_task(task).load(self.data.get(task), enough))
+            if there <= self.skip:
+                raise UserError(f"skip is {self.skip}, but {task} has {there} samples")
+            self._sizes[task] = there - self.skip
         return self._sizes[task]
 
 

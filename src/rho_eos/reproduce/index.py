@@ -9,10 +9,12 @@ from rho_eos import __version__
 from rho_eos.errors import UserError
 from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.plan import TABLES
+from rho_eos.reproduce.survey import SURVEYS
 
 ABOUT = "reproduction.json"
 TABLE_TITLES = {name: title for name, title, *_ in TABLES} | {
-    "comparison": "ρ-EOS against fixed length and DAEDAL"
+    "comparison": "ρ-EOS against fixed length and DAEDAL",
+    **{name: kind.title for name, kind in SURVEYS.items()},
 }
 FIGURE_TITLES = {
     "rho-over-steps": "ρ over steps at fixed lengths",
@@ -20,6 +22,7 @@ FIGURE_TITLES = {
     "e-ratio": "E_ratio against N_token, sample by sample",
     "convergence": "Convergence of ρ: fixed lengths, and ρ-EOS from several initial lengths",
     "trade-off": "Accuracy against cost: the main table as a picture",
+    **{name: f"{kind.title}, as a picture" for name, kind in SURVEYS.items()},
 }
 
 
@@ -29,6 +32,7 @@ def about(study: Study) -> dict[str, Any]:
         "weights": study.weights,
         "profile": study.profile.name,
         "limit": study.limit,
+        "skip": study.skip,
         "repeats": study.repeats,
         "shuffle_seed": study.shuffle_seed,
         "rho-eos": __version__,

@@ -185,7 +185,7 @@ TABLES: tuple[tuple[str, str, str, Callable[[Profile], list[Row]]], ...] = (
     ("signals", "Signal and stages", "stages, signal", signal_rows),
 )
 TABLE_NAMES = tuple(name for name, *_ in TABLES)
-TARGETS = (*TABLE_NAMES, "figures", "all")
+TARGETS = (*TABLE_NAMES, "figures", "all")  # the surveys, which take hours, are no part of all
 
 
 def plan_tables(target: str, profile: Profile, tasks: Sequence[str]) -> list[Plan]:

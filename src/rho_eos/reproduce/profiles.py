@@ -31,6 +31,11 @@ class Profile:
     block_length: int
     figure_lengths: tuple[int, ...]
     traced_samples: int = 8  # behind each curve of ρ over steps
+    # Of the surveys `lengths` and `stress`, which ask all models the same.
+    survey_starts: tuple[int, ...] = (16, 64, 256, 512)
+    survey_fixed: tuple[int, ...] = (16, 32, 64, 128, 256, 512)
+    survey_longest: int = 2048  # or what the context leaves: a canvas of 512 must not be at L_max
+    survey_block: int = 32
     # ---
     prompt_tokens: int
     answer_tokens: int

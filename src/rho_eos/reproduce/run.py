@@ -2,10 +2,11 @@
 
 cells = study.cells(plans)        each once, whatever tables share it
 evaluate(cell)                    unless finished; an interrupted one goes on
-write_table / write_figures       as soon as all their cells are there
+write_table / write_figures       as soon as all their cells are there; of a survey, what is there
 write_index
 """
 
+import importlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +21,8 @@ from rho_eos.evals.sandbox import probe_backend
 from rho_eos.reproduce.cells import Cell, Study
 from rho_eos.reproduce.index import ABOUT, about, read_about, write_index
 from rho_eos.reproduce.plan import Plan
+from rho_eos.reproduce.survey import Survey
+from rho_eos.reproduce.survey_table import survey_of
 from rho_eos.reproduce.tables import Result, comparison_of, table_of
 
 
@@ -41,7 +44,8 @@ def reproduce(
 ) -> list[Result]:
     """The tables, all of them on disk together with the figures and the index."""
     check_folder(study)
-    check_means(study.cells([*tables, *figures]), bool(figures), unsafe_code)
+    drawn = bool(figures) or any(isinstance(plan, Survey) for plan in tables)
+    check_means(study.cells([*tables, *figures]), drawn, unsafe_code)
 
     def run(plans: Sequence[Plan]) -> None:
         for cell in study.cells(plans):
@@ -55,9 +59,7 @@ def reproduce(
     results = []
     for plan in tables:
         run([plan])
-        made = [table_of(study, plan)]
-        if plan.name == "main":
-            made += comparison_of(study, plan)
+        made = _made_of(study, plan)
         for result in made:
             result.write(study.folder)
         results += made
@@ -67,6 +69,14 @@ def reproduce(
         _write_figures(study, tables, figures)
         write_index(study.folder)
     return results
+
+
+def _made_of(study: Study, plan: Plan) -> list[Result]:
+    """The tables of a plan whose cells are there; a survey draws its picture as well."""
+    if isinstance(plan, Survey):
+        _drawing("survey_figure").write_survey_figure(study, plan)
+        return [survey_of(study, plan)]
+    return [table_of(study, plan), *(comparison_of(study, plan) if plan.name == "main" else [])]
 
 
 def run_cell(
@@ -95,19 +105,18 @@ def check_means(cells: Sequence[Cell], figures: bool, unsafe_code: bool) -> None
     if any(find_task(cell.task).runs_code for cell in pending):
         probe_backend(unsafe_code)
     if figures:
-        _figures_module()
+        _drawing("figures")
 
 
-def _figures_module() -> Any:
+def _drawing(module: str) -> Any:
     try:
-        from rho_eos.reproduce import figures
+        return importlib.import_module(f"rho_eos.reproduce.{module}")
     except ImportError:
         raise needs_extra("drawing figures", "matplotlib", "plots") from None
-    return figures
 
 
 def _write_figures(study: Study, tables: Sequence[Plan], plans: Sequence[Plan]) -> None:
-    drawing = _figures_module()
+    drawing = _drawing("figures")
     scatter, curves = plans
     main = next((plan for plan in tables if plan.name == "main"), None)
     folder: Path = study.folder

@@ -16,6 +16,9 @@ POLICIES = {
     RHO_SYM: ("#009E73", "^"),
     RHO_ASYM: ("#D55E00", "v"),
 }
+#: For pictures of many policies: a colour and a marker each, then the colours again, dashed.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999")
+MARKERS = "oD^vsPX*<>hd"
 REGION = "#D55E00"
 INK = "#222222"
 STYLE = {
@@ -45,6 +48,19 @@ def length_colours(lengths: tuple[int, ...]) -> dict[int, Any]:
     shades = matplotlib.colormaps["viridis_r"]
     last = max(1, len(lengths) - 1)
     return {length: shades(0.1 + 0.9 * at / last) for at, length in enumerate(lengths)}
+
+
+def many_looks(count: int) -> list[dict[str, Any]]:
+    """A look for each of so many lines, told apart by more than colour."""
+    return [
+        {
+            "color": COLOURS[at % len(COLOURS)],
+            "marker": MARKERS[at % len(MARKERS)],
+            "linestyle": "-" if at < len(COLOURS) else "--",
+            "markersize": 7,
+        }
+        for at in range(count)
+    ]
 
 
 def panels(columns: int, rows: int = 1, width: float = 5.2, height: float = 4.2) -> tuple[Any, Any]:

@@ -42,6 +42,7 @@ class Result:
     title: str
     table: Table
     note: str
+    section: str = "task"  # the column whose values part the table into several
 
     def write(self, folder: Path) -> None:
         self.table.write(folder / self.name)  # .csv and .tex are the bare table
@@ -49,22 +50,22 @@ class Result:
 
     def markdown(self) -> str:
         parts = [f"# {self.title}\n"]
-        for task, table in by_task(self.table):
-            parts.append(f"**{task}**\n\n{table.markdown()}")
+        for section, table in self.sections():
+            parts.append(f"**{section}**\n\n{table.markdown()}")
         return "\n".join([*parts, f"{self.note}\n"])
 
+    def sections(self) -> list[tuple[str, Table]]:
+        """The same rows, a table for each section; that column is gone."""
+        table = self.table
+        at = list(table.columns).index(self.section)
 
-def by_task(table: Table) -> list[tuple[str, Table]]:
-    """The same rows, a table for each task; the column of the task is gone."""
-    at = list(table.columns).index("task")
+        def without(row: Sequence[str]) -> list[str]:
+            return [*row[:at], *row[at + 1 :]]
 
-    def without(row: Sequence[str]) -> list[str]:
-        return [*row[:at], *row[at + 1 :]]
-
-    return [
-        (task, Table(without(table.columns), [without(row) for row in rows], table.labels - 1))
-        for task, rows in groupby(table.rows, key=lambda row: row[at])
-    ]
+        return [
+            (name, Table(without(table.columns), [without(row) for row in rows], table.labels - 1))
+            for name, rows in groupby(table.rows, key=lambda row: row[at])
+        ]
 
 
 def table_of(study: Study, plan: Plan) -> Result:
@@ -103,7 +104,7 @@ def _published_cell(numbers: Published | None, field: str, decimals: int) -> str
 
 def _note(study: Study, plan: Plan) -> str:
     profile = study.profile
-    notes = [f"{study.config.model}, {_samples(study)}; mean ± standard error over samples."]
+    notes = [f"{study.config.model}, {samples_note(study)}; mean ± standard error over samples."]
     if profile.initial_length != 64:
         notes.append(
             f"Lengths are those of the profile {profile.name}: L_init {profile.initial_length}, "
@@ -124,10 +125,14 @@ def _note(study: Study, plan: Plan) -> str:
     return " ".join(notes)
 
 
-def _samples(study: Study) -> str:
-    asked = "all samples" if study.limit is None else f"the first {study.limit} samples of a task"
-    if study.limit is not None and study.shuffle_seed is not None:
-        asked = f"{study.limit} samples drawn with seed {study.shuffle_seed}"
+def samples_note(study: Study) -> str:
+    """Which samples were asked, in words."""
+    asked = "all samples"
+    if study.limit is not None:
+        asked = f"the {'' if study.skip else 'first '}{study.limit} samples of a task"
+        if study.shuffle_seed is not None:
+            asked = f"{study.limit} samples drawn with seed {study.shuffle_seed}"
+    asked += f" behind the first {study.skip}" if study.skip else ""
     return asked + (f", {study.repeats} times" if study.repeats > 1 else "")
 
 

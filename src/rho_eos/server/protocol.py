@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.params import DecodeParams, seeded
 from rho_eos.infilling import default_policy
 from rho_eos.prompts import Prompt
 from rho_eos.server.config import MONTH
@@ -169,8 +169,8 @@ class _Common(Strict, ABC):
         """One request for the engine per text asked for, in the order of the choices."""
         params = self.decode_params(special)
         for prompt in self.prompts():
-            for offset in range(self.n or 1):
-                yield prompt, params.replaced(seed=params.seed + offset)
+            for own in seeded(params, self.n or 1):
+                yield prompt, own
 
     def _limit(self) -> Any:
         """OpenAI has two names for it."""

@@ -71,9 +71,12 @@ def ending_masks(view: View, prediction: Prediction, eos: int) -> Positions | No
 
     None: the last position is neither, so no end is in sight.
     """
+    end = end_in_sight(view, prediction, eos)
+    return None if end is None else view.masked[np.searchsorted(view.masked, end) :]
+
+
+def end_in_sight(view: View, prediction: Prediction, eos: int) -> int | None:
+    """Where the EOS at the end of the canvas begin, implicit and committed ones; None: nowhere."""
     ends = view.canvas == eos
     ends[view.masked] = prediction.at(view.masked).token == eos
-    if not ends[-1]:
-        return None
-    start = int(np.max(np.flatnonzero(~ends), initial=-1)) + 1
-    return view.masked[np.searchsorted(view.masked, start) :]
+    return int(np.max(np.flatnonzero(~ends), initial=-1)) + 1 if ends[-1] else None

@@ -123,21 +123,22 @@ def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]]) -> Table:
 
 def _row(columns: Sequence[str], name: str, summary: TaskSummary) -> list[str]:
     cost = {
-        heading: _shown(summary.costs.get(field), decimals) for field, heading, decimals in COSTS
+        heading: shown(summary.costs.get(field), decimals) for field, heading, decimals in COSTS
     }
     count = f"{summary.samples}" + (f"×{summary.repeats}" if summary.repeats > 1 else "")
     cells = cost | {
         "run": name,
         "task": summary.task,
         "n": count,
-        "Acc %": _shown(summary.accuracy, 1, scale=100),
-        "E_ratio %": _shown(summary.e_ratio, 1, scale=100),
+        "Acc %": shown(summary.accuracy, 1, scale=100),
+        "E_ratio %": shown(summary.e_ratio, 1, scale=100),
         "seconds": f"{summary.seconds:.0f}" if summary.costs else NONE,
     }
     return [cells[column] for column in columns]
 
 
-def _shown(estimate: Estimate | None, decimals: int, scale: float = 1) -> str:
+def shown(estimate: Estimate | None, decimals: int, scale: float = 1) -> str:
+    """A mean with its standard error, for a table."""
     if estimate is None:
         return NONE
     mean = f"{estimate.mean * scale:.{decimals}f}"

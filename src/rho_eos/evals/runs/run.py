@@ -42,6 +42,7 @@ class Evaluation:
     params: DecodeParams | None
     file_tasks: tuple[Task, ...] = ()  # beside them, those that no registry knows
     limit: int | None = None
+    skip: int = 0  # samples of each task that are left out first, so that others can be reported
     repeats: int = 1
     shuffle_seed: int | None = None
     data: Mapping[str, Path] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class Evaluation:
             find_task(name)
         for name in {task.name for task in self.file_tasks} & set(task_names()):
             raise UserError(f"{name} is a registered task: give that of the file another name")
-        for name, least in (("limit", 1), ("repeats", 1), ("shuffle_seed", 0)):
+        for name, least in (("limit", 1), ("skip", 0), ("repeats", 1), ("shuffle_seed", 0)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"{name} is {value}, but takes an integer of at least {least}")
@@ -80,6 +81,7 @@ class Evaluation:
             },
             "params": policy,
             "limit": self.limit,
+            **({"skip": self.skip} if self.skip else {}),
             "repeats": self.repeats,
             "shuffle_seed": self.shuffle_seed,
             "data": {f"{task} data": fingerprint([path]) for task, path in self.data.items()},
@@ -138,11 +140,13 @@ def make_jobs(task: Task, evaluation: Evaluation) -> list[Job]:
 def _choose(task: Task, evaluation: Evaluation) -> list[Sample]:
     """The first samples, or with a shuffle seed a random choice, the same for every run."""
     path = evaluation.data.get(task.name)
+    first, limit = evaluation.skip, evaluation.limit
+    end = None if limit is None else first + limit
     if evaluation.shuffle_seed is None:
-        return task.load(path, evaluation.limit)[: evaluation.limit]
+        return task.load(path, end)[first:end]
     samples = list(task.load(path))  # a copy: it is the task's own
     random.Random(f"{task.name}/{evaluation.shuffle_seed}").shuffle(samples)
-    return samples[: evaluation.limit]
+    return samples[first:end]
 
 
 def _check_ids(jobs: Mapping[str, Sequence[Job]]) -> None:

@@ -1,0 +1,178 @@
+"""What a survey shows: all tasks as one, a row for each policy from each initial length."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from rho_eos.evals.runs.compare import Change, compare
+from rho_eos.evals.runs.report import NONE, TaskSummary, per_sample, shown, summarise
+from rho_eos.evals.runs.run_folder import Line
+from rho_eos.evals.runs.table import Table
+from rho_eos.outputs import FinishReason
+from rho_eos.reproduce.cells import Study
+from rho_eos.reproduce.plan import Row
+from rho_eos.reproduce.survey import FIXED, Survey, SurveyRow
+from rho_eos.reproduce.tables import Result, samples_note
+
+ALL = "all tasks"
+SHORT = 0.9  # a text of less than this share of its reference is short
+CLOSE = 0.005  # accuracy: this far behind the best fixed length is as good as it
+DECEIVED, SURE = 0.05, 0.05  # accuracy: so far behind it, with p below the second
+
+COLUMNS = (
+    *("section", "policy", "L_init", "n", "Acc %", "Δ fixed", "E_ratio %", "N_token"),
+    *("NFE", "positions", "of Asym %", "edits", "ended early %"),
+)
+EXPLAINED = (
+    "Δ fixed: points of accuracy against the best fixed length of the section on these very "
+    "samples, the hardest opponent. positions: computed, of an answer; of Asym %: of what ρ-EOS "
+    "Asym computes from the same L_init. edits: changes of the length. ended early: wrong, with "
+    "the canvas full before an end of text, or a text shorter than nine tenths of the reference."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A finished row of a survey: its answers of all tasks, as one."""
+
+    row: SurveyRow
+    lines: Sequence[Line]
+    summary: TaskSummary
+
+    @property
+    def name(self) -> str:
+        return f"{self.row.contender.label} from {self.row.start}"
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.row.contender.name == FIXED
+
+    @property
+    def accuracy(self) -> float:
+        return self.summary.accuracy.mean
+
+    @property
+    def positions(self) -> float:
+        return self.summary.costs["positions_evaluated"].mean
+
+    @property
+    def early(self) -> float:
+        """The share of answers that ended before they were complete."""
+        return float(np.mean(list(per_sample(self.lines, "early").values())))
+
+
+def ended_early(line: Line) -> bool:
+    """Wrong, and not because of what was written: there was no room, or the text is short."""
+    if line["correct"]:
+        return False
+    full = line["finish_reason"] == FinishReason.LENGTH.value
+    return full or len(line["text"].rstrip()) < SHORT * len(line["reference"].rstrip())
+
+
+def findings(study: Study, survey: Survey) -> list[Finding]:
+    """All rows whose every cell is finished, in the order of the survey."""
+    return [
+        found for row in survey.every if (found := _finding(study, row, survey.tasks)) is not None
+    ]
+
+
+def _finding(study: Study, row: Row, tasks: Sequence[str]) -> Finding | None:
+    assert isinstance(row, SurveyRow)
+    cells = [study.cell(row, task) for task in tasks]
+    if not all(cell.finished for cell in cells):
+        return None
+    lines = [
+        line | {"task": ALL, "early": ended_early(line)} for cell in cells for line in cell.lines()
+    ]
+    [summary] = summarise(lines)
+    return Finding(row, lines, summary)
+
+
+def survey_of(study: Study, survey: Survey) -> Result:
+    found = findings(study, survey)
+    rows: list[list[str]] = []
+    notes = [f"{study.config.model}, {samples_note(study)}: {', '.join(survey.tasks)}.", EXPLAINED]
+    for section, members in groupby(found, key=lambda finding: finding.row.section):
+        of_section = list(members)
+        best = best_fixed(of_section)
+        asym = {each.row.start: each for each in of_section if each.row.contender.name == "asym"}
+        rows += [_cells(section, each, best, asym.get(each.row.start)) for each in of_section]
+        notes += _verdict(section, of_section, best)
+    table = Table(COLUMNS, rows, labels=3)
+    return Result(survey.name, survey.title, table, "\n\n".join(notes), section="section")
+
+
+def best_fixed(of_section: Sequence[Finding]) -> Finding | None:
+    """The most accurate fixed length; of equals, the cheaper."""
+    fixed = [each for each in of_section if each.is_fixed]
+    return max(fixed, key=lambda each: (each.accuracy, -each.positions), default=None)
+
+
+def _cells(section: str, finding: Finding, best: Finding | None, asym: Finding | None) -> list[str]:
+    summary = finding.summary
+    behind = NONE if best is None else f"{100 * (finding.accuracy - best.accuracy):+.1f}"
+    share = NONE if asym is None else f"{100 * finding.positions / asym.positions:.0f}"
+    return [
+        section,
+        finding.row.contender.label,
+        f"{finding.row.start}",
+        f"{summary.samples}" + (f"×{summary.repeats}" if summary.repeats > 1 else ""),
+        shown(summary.accuracy, 1, scale=100),
+        behind,
+        shown(summary.e_ratio, 1, scale=100),
+        f"{summary.costs['n_token'].mean:.1f}",
+        f"{summary.costs['nfe'].mean:.1f}",
+        shown(summary.costs["positions_evaluated"], 0),
+        share,
+        f"{summary.costs['adjustments'].mean:.1f}",
+        f"{100 * finding.early:.1f}",
+    ]
+
+
+def _verdict(section: str, of_section: Sequence[Finding], best: Finding | None) -> list[str]:
+    """Which policies keep up with the best fixed length from everywhere, and who is deceived."""
+    if best is None:
+        return []
+    by_policy: dict[str, list[Finding]] = {}
+    for each in of_section:
+        if not each.is_fixed:
+            by_policy.setdefault(each.row.contender.label, []).append(each)
+    most = max((len(each) for each in by_policy.values()), default=0)
+    cost = {
+        label: sum(each.positions for each in members) / len(members)
+        for label, members in by_policy.items()
+        if len(members) == most
+        and all(each.accuracy >= best.accuracy - CLOSE - 1e-9 for each in members)
+    }
+    sentences = [f"**{section}.** The best fixed length is {best.row.start}."]
+    if cost:
+        ranked = sorted(cost, key=lambda label: cost[label])
+        listed = ", ".join(f"{label} ({cost[label]:,.0f})" for label in ranked)
+        sentences.append(
+            f"Within {100 * CLOSE:g} points of it from every L_init, the cheapest first "
+            f"(positions, averaged over L_init): {listed}."
+        )
+    else:
+        sentences.append(f"No policy is within {100 * CLOSE:g} points of it from every L_init.")
+    fooled = _deceived(by_policy, best)
+    listed = "; ".join(f"{label} from {', '.join(starts)}" for label, starts in fooled.items())
+    sentences.append(
+        f"Deceived (at least {100 * DECEIVED:g} points behind it, p < {SURE:g}): "
+        f"{listed or 'none'}."
+    )
+    return [" ".join(sentences)]
+
+
+def _deceived(by_policy: Mapping[str, Sequence[Finding]], best: Finding) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for label, members in by_policy.items():
+        for each in members:
+            if best.accuracy - each.accuracy >= DECEIVED and _accuracy(each, best).p < SURE:
+                found.setdefault(label, []).append(f"{each.row.start}")
+    return found
+
+
+def _accuracy(finding: Finding, rival: Finding) -> Change:
+    return next(each for each in compare(finding.lines, rival.lines) if each.metric == "Acc")

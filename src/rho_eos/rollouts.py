@@ -1,0 +1,122 @@
+"""Rollouts: many samples of many prompts as arrays, for reinforcement learning on diffusion models.
+
+A masked diffusion model writes tokens in an order of its own, so what a trainer needs of a sample
+is not only its tokens but when each was committed, with which probability, and what the canvas
+looked like then. docs/rollouts.md has an example.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rho_eos.engine.request import Request
+from rho_eos.errors import UserError
+from rho_eos.outputs import Output
+from rho_eos.trace import Replay
+
+OUTSIDE = -1  # no position of this sample, or no step: shorter samples are filled up with it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rollouts:
+    """S samples, `n` of each prompt one after the other: sample s answers prompt s // n.
+
+    Arrays over positions are as wide as the longest sample; -1 stands where a shorter one has
+    nothing (in `probability`, NaN). T positions are those of the final canvas.
+    """
+
+    n: int
+    seed: np.ndarray  # (S,) uint64
+    prompt_ids: np.ndarray  # (S, P) int64
+    prompt_length: np.ndarray  # (S,) int64
+    tokens: np.ndarray  # (S, T) int64, the final canvas; what was never decoded behind the end: EOS
+    length: np.ndarray  # (S,) int64, of the final canvas
+    text_length: np.ndarray  # (S,) int64, tokens of the text: those before its end
+    step: np.ndarray  # (S, T) int64, the forward (from 0) whose prediction was committed
+    position: np.ndarray  # (S, T) int64, where on the canvas of that forward
+    probability: np.ndarray  # (S, T) float64, of the token in that forward
+    nfe: np.ndarray  # (S,) int64, forwards
+    positions_evaluated: np.ndarray  # (S,) int64, the cost: positions computed in all forwards
+    texts: tuple[str, ...]
+    finish_reasons: tuple[str, ...]
+    #: On request, for each sample (nfe + 1, longest canvas) int64: row k is the canvas that forward
+    #: k saw, the last row what was left; MASK where it was open, -1 behind the canvas.
+    trajectory: tuple[np.ndarray, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def prompts(self) -> int:
+        return len(self) // self.n
+
+    @property
+    def committed(self) -> np.ndarray:
+        """(S, T) bool: the model committed this token. Others were written by an edit of the
+        policy, lie open behind the end of the text, or are not there."""
+        return self.step >= 0
+
+    def advantages(self, rewards: Sequence[float] | np.ndarray) -> np.ndarray:
+        """(S,) float64: by how many standard deviations a sample beats its group's mean (GRPO).
+
+        A group whose rewards are all equal teaches nothing: its advantages are 0.
+        """
+        given = np.asarray(rewards, dtype=np.float64)
+        if given.shape != (len(self),):
+            raise UserError(f"rewards have the shape {given.shape}, but takes ({len(self)},)")
+        groups = given.reshape(self.prompts, self.n)
+        above = groups - groups.mean(axis=1, keepdims=True)
+        spread = groups.std(axis=1, keepdims=True)
+        shares = np.divide(above, spread, out=np.zeros_like(above), where=spread > 0)
+        return shares.reshape(-1)
+
+
+def collect(
+    requests: Sequence[Request], outputs: Sequence[Output], n: int, mask: int, trajectory: bool
+) -> Rollouts:
+    """The arrays of finished requests, n of each prompt. For `trajectory` they must be traced."""
+    step = _padded([output.commit_steps for output in outputs])
+    probability = _padded([output.commit_probabilities for output in outputs], np.float64)
+    return Rollouts(
+        n=n,
+        seed=np.array([request.params.seed for request in requests], dtype=np.uint64),
+        prompt_ids=_padded([request.prompt for request in requests]),
+        prompt_length=_whole(len(request.prompt) for request in requests),
+        tokens=_padded([output.canvas_token_ids for output in outputs]),
+        length=_whole(len(output.canvas_token_ids) for output in outputs),
+        text_length=_whole(len(output.token_ids) for output in outputs),
+        step=step,
+        position=_padded([output.commit_positions for output in outputs]),
+        probability=np.where(step >= 0, probability, np.nan),
+        nfe=_whole(output.usage.nfe for output in outputs),
+        positions_evaluated=_whole(output.usage.positions_evaluated for output in outputs),
+        texts=tuple(output.text for output in outputs),
+        finish_reasons=tuple(output.finish_reason.value for output in outputs),
+        trajectory=tuple(canvases(output, mask) for output in outputs) if trajectory else None,
+    )
+
+
+def canvases(output: Output, mask: int) -> np.ndarray:
+    """(nfe + 1, longest) int64: the canvases of a traced request that started from MASKs only."""
+    replay = Replay(output.trace[0].length)
+    rows = [_tokens(replay, mask)]
+    for record in output.trace:
+        replay.apply(record)
+        rows.append(_tokens(replay, mask))
+    return _padded(rows)
+
+
+def _tokens(replay: Replay, mask: int) -> list[int]:
+    return [mask if cell.token is None else cell.token for cell in replay.cells]
+
+
+def _padded(rows: Sequence[Sequence[float]], dtype: type[np.generic] = np.int64) -> np.ndarray:
+    array = np.full((len(rows), max(map(len, rows), default=0)), OUTSIDE, dtype=dtype)
+    for row, values in zip(array, rows, strict=True):
+        row[: len(values)] = values
+    return array
+
+
+def _whole(numbers: Iterable[int]) -> np.ndarray:
+    return np.fromiter(numbers, dtype=np.int64)
