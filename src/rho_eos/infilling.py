@@ -111,7 +111,9 @@ def _split_text(
     if tokenizer is None:
         raise UserError("this model has no tokenizer: give the template as token ids")
     mask = str(tokenizer.convert_ids_to_tokens(special.mask))
-    pieces, sizes, start = [], [], 0
+    pieces: list[str] = []
+    sizes: list[int] = []
+    start = 0
     for found in re.finditer(f"{GAP}|(?:{re.escape(mask)})+", template):
         size = length if found[1] is None else int(found[1])
         if mask in found[0]:

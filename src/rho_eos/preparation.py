@@ -127,7 +127,7 @@ class Preparer:
         if prompt is None:
             start = None if self.tokenizer is None else self.tokenizer.bos_token_id
             known = start is None or layout.before[:1] == [start]
-            return [*([] if known else [start]), *layout.before]
+            return layout.before if known else [int(start), *layout.before]  # type: ignore[arg-type]
         return [*self._continued(prompt, raw), *layout.before]
 
     def _continued(self, prompt: Prompt, raw: bool, answer_prefix: str = "") -> list[int]:

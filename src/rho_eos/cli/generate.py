@@ -125,8 +125,8 @@ def generate(
         remark_on(llm.config.model, text)
         samples = seeded(params, n)
         outputs = llm.generate([text] * n, samples, raw=raw, suffix=suffix, template=template)
-        for output in outputs if traces is not None else ():
-            traces.append(*trace_lines(output))
+        if traces is not None:
+            traces.append(*(line for output in outputs for line in trace_lines(output)))
     for own, output in zip(samples, outputs, strict=True):
         if json_output:
             print(json.dumps(output.as_dict(commits), ensure_ascii=False))

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from rho_eos.engine.batch import RowInput, positions_of
+from rho_eos.engine.batch import RowInput
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.runner import ModelRunner
 
@@ -31,7 +31,7 @@ class Masked:
 
     @property
     def cost(self) -> int:
-        return positions_of(self.prompt, self.answer, self.cfg_scale)
+        return (1 + (self.cfg_scale > 0)) * (len(self.prompt) + len(self.answer))
 
 
 def score(runner: ModelRunner, rows: Sequence[Masked]) -> list[np.ndarray]:

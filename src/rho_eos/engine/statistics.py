@@ -57,8 +57,8 @@ class Statistics:
         self.standing = np.zeros(len(batch.positions), dtype=np.int64)  # tokens, where asked for
         for row, start, wanted in zip(rows, batch.starts, self.wanted, strict=True):
             if row.policy.needs.expected:
-                tokens = np.concatenate((row.canvas, row.suffix))
-                self.standing[start : start + len(wanted)] = tokens[wanted]
+                there = np.concatenate((row.canvas, row.suffix))
+                self.standing[start : start + len(wanted)] = there[wanted]
 
     def read(self, part: slice, logits: torch.Tensor) -> None:
         """Reduce one chunk of logits, (chunk, vocabulary), which is used up by that."""

@@ -155,13 +155,15 @@ def _row(
     if contender.given["policy"] != "blocks":  # whose blocks are its canvas
         shared["block_length"] = profile.survey_block
     params = DecodeParams.from_mapping(
-        {name: value for name, value in shared.items() if name in known} | contender.given
+        {**{name: value for name, value in shared.items() if name in known}, **contender.given}
     )
     label = f"{contender.label} from {start}"
     if contender.name == FIXED:
         label = f"fixed {start}"
-    where = {"contender": contender, "start": start, "threshold": threshold, "cache": cache}
-    return SurveyRow(f"{label}, τ {threshold:g}, {CACHES[cache]}", params, **where)
+    label = f"{label}, τ {threshold:g}, {CACHES[cache]}"
+    return SurveyRow(
+        label, params, contender=contender, start=start, threshold=threshold, cache=cache
+    )
 
 
 def _chosen(every: Sequence[SurveyRow], part: Part) -> tuple[SurveyRow, ...]:
