@@ -12,6 +12,8 @@ from rho_eos.models.precision import Precision
 
 #: Bytes a weight of a layer takes, with the scales of its groups or its row.
 QUANTIZED_BYTES = {"int8": 1.002, "int4": 0.5625}
+#: What allocating thousands of experts one by one takes beyond their sum, as measured.
+MANY_SMALL = 1.08
 
 
 def free_memory(device: torch.device) -> int | None:
@@ -67,6 +69,8 @@ def needed_memory(
     wide = precision.weights.itemsize
     inner = int(getattr(config, "intermediate_size", None) or 4 * config.hidden_size)
     each = QUANTIZED_BYTES.get(quantization, wide)
+    if quantization != "none" and getattr(config, "num_experts", None):
+        each *= MANY_SMALL
     weights = int(layers * each) + ends * wide
     beside = 4 * config.hidden_size * inner if quantization != "none" else 0
     activations = positions * (6 * config.hidden_size + 3 * inner) * precision.compute.itemsize
