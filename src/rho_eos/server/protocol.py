@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.prompts import Prompt
@@ -25,6 +25,7 @@ def _whole(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_whole)]
+MOST_ITEMS = 8192  # messages, parts of one, prompts
 MOST_FIELDS = 500  # of an object; all policies together have far fewer parameters
 
 
@@ -43,8 +44,9 @@ class Strict(BaseModel):
 
 
 T = TypeVar("T")
-#: A list of which the first bad item is complained of, not each of a hundred thousand.
-Items = Annotated[list[T], FailFast()]
+#: Lists of which the first bad item is complained of, not each of a hundred thousand.
+Ids = Annotated[list[int], Field(fail_fast=True)]
+Items = Annotated[list[T], Field(fail_fast=True, max_length=MOST_ITEMS)]
 
 
 class StreamOptions(Strict):
@@ -180,7 +182,7 @@ class Chat(_Common):
 
 
 class Completion(_Common):
-    prompt: Text | Items[Text] | Items[int] | Items[Items[int]] = Field(
+    prompt: Text | Items[Text] | Ids | Items[Ids] = Field(
         description="a text, token ids, or several of either; no chat template is applied"
     )
     logprobs: Any = unsupported("tokens are not committed in the order of the text")
