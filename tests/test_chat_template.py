@@ -80,7 +80,7 @@ def test_a_bomb_is_one_sentence(name: str) -> None:
 
 ENDLESS = [
     "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-    "{{ (10 ** 10 ** 9) and 1 }}",  # one operation: no step limit would see it
+    "{{ (10 ** (10 ** 9)) and 1 }}",  # one operation: no step limit would see it
 ]
 
 

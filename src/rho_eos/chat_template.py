@@ -48,9 +48,9 @@ def render(
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
     asked = {"conversations": [list(messages)], "chat_template": template, **how, **special}
     answer = _worker.ask(json.dumps(asked, default=_placeholder))
-    if "text" in answer:
-        return str(answer["text"])
-    raise UserError(_sentence(answer))
+    if not answer.get("text"):
+        raise UserError(_sentence(answer))
+    return str(answer["text"])
 
 
 def prepare(tokenizer: Any) -> None:
@@ -63,6 +63,8 @@ def prepare(tokenizer: Any) -> None:
 def _sentence(answer: dict[str, Any]) -> str:
     if answer.get("refused"):  # some templates insist on turns that alternate, or on roles
         return f"{_WHAT} refuses these messages: {answer['says']}"
+    if "error" not in answer:
+        return f"{_WHAT} makes no text of these messages"
     if answer["error"] == "memory":
         return f"{_WHAT} makes more text, or needs more memory, than the limit of {MEGABYTES} MB"
     return f"{_WHAT} fails: {answer['error']}: {answer['says']}"

@@ -202,7 +202,6 @@ BAD_FILES = {
     "tokenizer settings are nested": written("tokenizer_config.json", '{"a":' * 100_000),
     "tokenizer class is a list": edited("tokenizer_config.json", tokenizer_class=["A"]),
     "tokenizer's tokens are numbers": edited("tokenizer_config.json", eos_token=7),
-    "generation settings are a list": written("generation_config.json", "[]"),
     "no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "empty weights": written("model.safetensors", b""),
     "short weights": written("model.safetensors", b"\x00" * 7),

@@ -28,7 +28,7 @@ from rho_eos.models.sanity import (
     check_amount,
     check_config,
     check_files,
-    check_heads,
+    check_built,
     read_json,
 )
 from rho_eos.models.special_tokens import find_special_tokens
@@ -172,7 +172,7 @@ def _read_config(folder: Path) -> Any:
         raise UserError(f"{path}: {error}") from error
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        check_heads(config)
+        check_built(config)
     except UserError:
         raise
     except Exception as error:  # fields of any type lead to errors of any type

@@ -46,7 +46,16 @@ _SIZES = {
     **dict.fromkeys(("max_position_embeddings", "max_sequence_length"), 2**30),
     **dict.fromkeys(("num_experts", "num_experts_per_tok"), 65_536),
 }
+#: What a model is built from, whatever its family calls it.
+_NEEDED = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "vocab_size",
+    "max_position_embeddings",
+)
 _FRACTIONS = ("rope_theta", "rms_norm_eps", "layer_norm_eps", "attention_dropout")
+_FLAGS = ("weight_tying", "tie_word_embeddings")
 _IDS = ("mask_token_id", "eos_token_id", "bos_token_id", "pad_token_id")
 
 
@@ -103,6 +112,9 @@ def check_config(config: Mapping[str, Any]) -> None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (number and 0 <= value < 1e12):
             raise UserError(f"config field {field} is {shown(value)}, but takes a number from 0")
+    for field in _FLAGS:
+        if not isinstance(config.get(field), bool | None):
+            raise UserError(f"config field {field} is {shown(config[field])}, but takes a boolean")
     for field in _IDS:
         value = config.get(field)
         ids = value if isinstance(value, list) else [value]
@@ -110,8 +122,11 @@ def check_config(config: Mapping[str, Any]) -> None:
             raise UserError(f"config field {field} is {shown(value)}, but takes a token id")
 
 
-def check_heads(config: Any) -> None:
+def check_built(config: Any) -> None:
     """Of a config that was read: heads share the width equally, and rotation takes pairs."""
+    for field in _NEEDED:
+        if type(getattr(config, field, None)) is not int:
+            raise UserError(f"the config has no {field}")
     heads, groups = config.num_attention_heads, config.num_key_value_heads or 1
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
     if heads % groups:

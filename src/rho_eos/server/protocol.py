@@ -14,7 +14,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    FailFast,
     Field,
     ValidationInfo,
     field_validator,
@@ -38,6 +37,7 @@ def _whole(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_whole)]
+MOST_ITEMS = 8192  # messages, parts of one, prompts
 MOST_FIELDS = 500  # of an object; all policies together have far fewer parameters
 
 
@@ -56,8 +56,9 @@ class Strict(BaseModel):
 
 
 T = TypeVar("T")
-#: A list of which the first bad item is complained of, not each of a hundred thousand.
-Items = Annotated[list[T], FailFast()]
+#: Lists of which the first bad item is complained of, not each of a hundred thousand.
+Ids = Annotated[list[int], Field(fail_fast=True)]
+Items = Annotated[list[T], Field(fail_fast=True, max_length=MOST_ITEMS)]
 
 
 class StreamOptions(Strict):
@@ -93,7 +94,7 @@ class _Common(Strict, ABC):
         gt=0,
         le=MONTH,
     )
-    template: Text | Items[int] | None = Field(
+    template: Text | Ids | None = Field(
         None, description="a text with gaps (___) to fill, as the answer or behind the prompt"
     )
     #: What changes no answer.
@@ -298,7 +299,7 @@ class Chat(_Common):
 
 
 class Completion(_Common):
-    prompt: Text | Items[Text] | Items[int] | Items[Items[int]] | None = Field(
+    prompt: Text | Items[Text] | Ids | Items[Ids] | None = Field(
         None,
         description="a text, token ids, or several of either; no chat template is applied. "
         "It may be left out where there is a template",
