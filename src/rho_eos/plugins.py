@@ -26,7 +26,7 @@ def plugins_in(words: Sequence[str]) -> list[str]:
     following = [*words[1:], ""]
     return [
         after if word == "--plugin" else word.removeprefix("--plugin=")
-        for word, after in zip(words, following, strict=True)
+        for word, after in zip(words, following, strict=False)
         if word == "--plugin" or word.startswith("--plugin=")
     ]
 
@@ -36,7 +36,7 @@ def without_plugins(words: Sequence[str]) -> list[str]:
     before = ["", *words[:-1]]
     return [
         word
-        for word, previous in zip(words, before, strict=True)
+        for word, previous in zip(words, before, strict=False)
         if previous != "--plugin" and word != "--plugin" and not word.startswith("--plugin=")
     ]
 
