@@ -10,6 +10,7 @@ import pytest
 
 from rho_eos import DecodeParams
 from rho_eos.cli import make_app
+from rho_eos.decoding import registry
 from tests.evals.command import Command
 
 
@@ -73,8 +74,9 @@ def test_every_command_takes_one(command: Command, tmp_path: Path) -> None:
 
 
 def test_a_plugin_in_the_file_brings_its_options(
-    command: Command, tmp_path: Path, byte_checkpoint: Path
+    command: Command, tmp_path: Path, byte_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(registry, "_policies", dict(registry.policies()))
     plugin, path = tmp_path / "mine.py", tmp_path / "options.yaml"
     plugin.write_text(
         "from rho_eos import DecodeParams, Policy, Step, register_policy\n"

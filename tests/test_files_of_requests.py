@@ -1,4 +1,4 @@
-"""`generate` from file to file: nothing stale is kept or destroyed, and a bad line is named."""
+"""`generate` from file to file: nothing stale is kept, nothing destroyed, a bad line is named."""
 
 import csv
 import json
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rho_eos import LLM
+from rho_eos.decoding import registry
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command, Result
 
@@ -235,7 +236,10 @@ def test_no_bad_line_ends_a_run(job: Job) -> None:
         assert all(len(line) < 1500 for line in result.err.splitlines())
 
 
-def test_a_request_that_fails_is_named_by_its_line(job: Job, tmp_path: Path) -> None:
+def test_a_request_that_fails_is_named_by_its_line(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_policies", dict(registry.policies()))
     plugin = tmp_path / "failing.py"
     plugin.write_text(
         "from rho_eos import Policy, register_policy\n"

@@ -31,15 +31,10 @@ class Process:
 
 
 def start_server(
-    folder: Path,
-    log: Path,
-    *options: str,
-    env: dict[str, str] | None = None,
-    positional: bool = False,
+    folder: Path, log: Path, *options: str, env: dict[str, str] | None = None
 ) -> Process:
     """`rho-eos serve` on a free port; returns once it listens."""
-    model = [str(folder)] if positional else ["--model", str(folder)]
-    command = [sys.executable, "-m", "rho_eos", "serve", *model]
+    command = [sys.executable, "-m", "rho_eos", "serve", str(folder)]
     named = ["--served-model-name", MODEL, "--port", "0", *options]
     with log.open("w") as file:
         popen = subprocess.Popen([*command, *named], stderr=file, text=True, env=env)

@@ -102,7 +102,7 @@ def test_a_body_must_be_declared_as_json(http: httpx.Client) -> None:
         ({"top_p": 0}, "top_p"),
         ({"top_p": 1.5}, "top_p"),
         ({"top_k": 0}, "top_k"),
-        ({"top_k": -1}, "top_k"),
+        ({"top_k": -2}, "top_k"),
         ({"temperature": 101}, "temperature"),
         ({"threshold": {"a": [1]}}, "threshold"),
         ({"threshold": 10**400}, "threshold"),

@@ -18,7 +18,8 @@ LONG = {"initial_length": 64, "max_tokens": 160, "threshold": 1.0, "block_length
 
 @pytest.fixture
 def fresh(byte_checkpoint: Path, tmp_path: Path) -> Process:
-    return start_server(byte_checkpoint, tmp_path / "log", "--drain-seconds", "300")
+    options = ("--drain-seconds", "300", "--log-level", "debug")
+    return start_server(byte_checkpoint, tmp_path / "log", *options)
 
 
 def ask(server: Process, text: str) -> httpx.Response:
@@ -43,6 +44,7 @@ def test_sigterm_under_load_loses_nothing_that_was_accepted(fresh: Process, llm:
         fresh.popen.send_signal(signal.SIGTERM)
         texts = [answer.result().json()["choices"][0]["message"]["content"] for answer in answers]
     assert fresh.popen.wait(60) == 0, fresh.log.read_text()
+    assert "GET /ready 200" in fresh.log.read_text()  # which only the level debug shows
     params = {("max_new_tokens" if k == "max_tokens" else k): v for k, v in LONG.items()}
     wants = llm.generate(prompts, DecodeParams(**params))
     assert texts == [want.text for want in wants]

@@ -47,7 +47,7 @@ def plugins_of_config(words: Sequence[str]) -> list[str]:
     """The plugins that a command line's file names: they decide which options there are."""
     following = [*words[1:], ""]
     plugins: list[str] = []
-    for word, after in zip(words, following, strict=True):
+    for word, after in zip(words, following, strict=False):
         if word == _FLAG or word.startswith(f"{_FLAG}="):
             path = after if word == _FLAG else word.removeprefix(f"{_FLAG}=")
             named = read_config(Path(path)).get("plugin") or []
