@@ -103,7 +103,7 @@ class Study:
 
     def _digest(self, evaluation: Evaluation) -> str:
         assert evaluation.params is not None
-        content = {
+        content: dict[str, Any] = {
             "model": self._model,
             "task": evaluation.tasks,
             "data": self._data.get(evaluation.tasks[0]),
