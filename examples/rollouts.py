@@ -20,8 +20,8 @@ def main(words: Sequence[str] | None = None) -> Rollouts:
     parser = argparse.ArgumentParser(description="Roll out groups of samples and rate them.")
     parser.add_argument("--prompts", type=int, default=64)
     parser.add_argument("--n", type=int, default=8, help="samples of each prompt")
-    parser.add_argument("--temperature", type=float, default=2.0)
-    parser.add_argument("--threshold", type=float, default=0.2, help="τ: higher, they differ less")
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--threshold", type=float, default=0.3, help="τ: higher, they differ less")
     parser.add_argument("--policy", default="scout")
     asked = parser.parse_args(words)
 
