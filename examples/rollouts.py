@@ -20,14 +20,17 @@ def main(words: Sequence[str] | None = None) -> Rollouts:
     parser = argparse.ArgumentParser(description="Roll out groups of samples and rate them.")
     parser.add_argument("--prompts", type=int, default=64)
     parser.add_argument("--n", type=int, default=8, help="samples of each prompt")
-    parser.add_argument("--temperature", type=float, default=2.0)
-    parser.add_argument("--policy", default="frontier")
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--threshold", type=float, default=0.3, help="τ: higher, they differ less")
+    parser.add_argument("--policy", default="scout")
     asked = parser.parse_args(words)
 
     task = find_task(TASK)
     samples = task.load(limit=asked.prompts)
     llm = LLM("tiny")
-    params = DecodeParams(policy=asked.policy, temperature=asked.temperature, seed=1)
+    params = DecodeParams(
+        policy=asked.policy, temperature=asked.temperature, threshold=asked.threshold, seed=1
+    )
     started = time.perf_counter()
     rollouts = llm.rollout([task.prompt(sample) for sample in samples], params, n=asked.n)
     seconds = time.perf_counter() - started

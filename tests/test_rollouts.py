@@ -17,7 +17,13 @@ from tests.evals.command import Command
 from tests.reference.bridge import logits_of
 
 PROMPTS = [held_out(task, 3)[-1].prompt for task in ("tiny-gsm", "tiny-math", "tiny-mbpp")]
-LIMITS: dict[str, Any] = {"initial_length": 24, "max_new_tokens": 96, "temperature": 2.0}
+#: A low τ: above it an unlikely draw would wait until a likely one comes.
+LIMITS: dict[str, Any] = {
+    "initial_length": 24,
+    "max_new_tokens": 96,
+    "temperature": 2.0,
+    "threshold": 0.2,
+}
 #: Tail edits, edits in the middle with tokens that no model chose, and cuts of what was committed.
 POLICIES = {
     "rho-eos": DecodeParams(**LIMITS, seed=5),

@@ -146,7 +146,7 @@ def _row(
     profile: Profile, contender: Contender, start: int, threshold: float, cache: str
 ) -> SurveyRow:
     known = policies()[contender.given["policy"]].Params.model_fields
-    shared = {
+    shared: dict[str, Any] = {
         "initial_length": start,
         "max_new_tokens": profile.survey_longest,
         "threshold": threshold,
@@ -154,15 +154,16 @@ def _row(
     }
     if contender.given["policy"] != "blocks":  # whose blocks are its canvas
         shared["block_length"] = profile.survey_block
-    params = DecodeParams.from_mapping(
-        {**{name: value for name, value in shared.items() if name in known}, **contender.given}
-    )
-    label = f"{contender.label} from {start}"
-    if contender.name == FIXED:
-        label = f"fixed {start}"
-    label = f"{label}, τ {threshold:g}, {CACHES[cache]}"
+    own = {name: value for name, value in shared.items() if name in known}
+    params = DecodeParams.from_mapping({**own, **contender.given})
+    label = f"fixed {start}" if contender.name == FIXED else f"{contender.label} from {start}"
     return SurveyRow(
-        label, params, contender=contender, start=start, threshold=threshold, cache=cache
+        f"{label}, τ {threshold:g}, {CACHES[cache]}",
+        params,
+        contender=contender,
+        start=start,
+        threshold=threshold,
+        cache=cache,
     )
 
 
