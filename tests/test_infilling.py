@@ -114,7 +114,7 @@ def test_a_stream_of_a_template_sends_the_filled_text(llm: LLM) -> None:
 
 def test_token_ids_may_be_a_template(llm: LLM) -> None:
     mask = llm.special.mask
-    layout = lay_out([70, mask, mask, 71, mask, 72], llm.tokenizer, llm.special, 1000, 9)
+    layout = lay_out([70, mask, mask, 71, mask, 72], llm.tokenizer, llm.special, 1000, 9, 100)
     assert (layout.before, layout.suffix) == ([70], [72])
     assert layout.canvas == [mask, mask, 71, mask] and layout.gaps == [0, 0, -1, 1]
     output = llm.fill([70, mask, mask, 71, mask, 72], {"policy": "fixed"})
@@ -142,6 +142,8 @@ def test_what_is_refused(llm: LLM) -> None:
         llm.fill("all is said", FIXED)
     with pytest.raises(UserError, match="has no MASK"):
         llm.fill("a ___{0} b", FIXED)
+    with pytest.raises(UserError, match="999999 MASKs together; that is more than the model's"):
+        llm.fill("a ___{999999} b", FIXED)
     with pytest.raises(UserError, match="suffix and template do not go together"):
         llm.generate(["a"], FIXED, suffix="b", template="c ___")
     with pytest.raises(UserError, match="stop does not go with a template"):

@@ -81,9 +81,14 @@ def encode_suffix(
 
 
 def lay_out(
-    template: Given, tokenizer: Any, special: SpecialTokens, vocabulary: int, length: int
+    template: Given,
+    tokenizer: Any,
+    special: SpecialTokens,
+    vocabulary: int,
+    length: int,
+    context: int,
 ) -> Layout:
-    """`length`: how many MASKs a gap gets that does not say."""
+    """`length`: how many MASKs a gap gets that does not say. `context`: how many there may be."""
     if isinstance(template, str):
         pieces, sizes = _split_text(template, tokenizer, special, length)
         encoded = [encode_as_text(tokenizer, piece) for piece in pieces]
@@ -94,6 +99,11 @@ def lay_out(
         pieces = [_decoded(tokenizer, ids) for ids in encoded]
     if not sizes:
         raise UserError("the template has no gap: write ___ where text is wanted")
+    if sum(sizes) > context:
+        raise UserError(
+            f"the gaps have {sum(sizes)} MASKs together; that is more than the model's context of "
+            f"{context}"
+        )
     canvas: list[int] = []
     gaps: list[int] = []
     for gap, size in enumerate(sizes):

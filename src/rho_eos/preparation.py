@@ -58,13 +58,13 @@ class Preparer:
             params = params.replaced(**unsaid)
         suffix = None if isinstance(suffix, str) and not suffix else suffix
         _check_that_one_is_given(params, canvas, suffix, template)
+        context = self.checkpoint.context_length
         behind: list[int] = []
         layout = None
         with self.tokenizer_lock:
             if template is not None:
-                layout = lay_out(
-                    template, self.tokenizer, special, vocabulary, params.initial_length
-                )
+                length = params.initial_length
+                layout = lay_out(template, self.tokenizer, special, vocabulary, length, context)
                 ids = self._before(prompt, layout, raw)
                 behind, canvas = layout.suffix, layout.canvas
             elif suffix is not None:
@@ -88,7 +88,6 @@ class Preparer:
         if canvas is not None:
             params = self._starting_from(canvas, params, layout)
         given = len(ids) + len(behind) + (layout.gaps.count(-1) if layout else 0)
-        context = self.checkpoint.context_length
         room = context - given
         if room < params.first_length:
             what = "prompt has" if given == len(ids) else "text that is given has"
