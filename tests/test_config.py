@@ -16,7 +16,12 @@ from rho_eos.errors import UserError
 @pytest.mark.parametrize(
     ("given", "field", "got", "takes"),
     [
-        ({"policy": "greedy"}, "policy", "'greedy'", "rho-eos, blocks, daedal, fixed, frontier"),
+        (
+            {"policy": "greedy"},
+            "policy",
+            "'greedy'",
+            "rho-eos, blocks, cal, daedal, dreamon, fixed, frontier",
+        ),
         ({"preset": "best"}, "preset", "'best'", "asym, sym"),
         ({"signal": "entropy"}, "signal", "'entropy'", "density, confidence"),
         ({"expansion": "cubic"}, "expansion", "'cubic'", "constant, linear, exponential"),

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from rho_eos.decoding.params import LONGEST
 from rho_eos.decoding.registry import policies
 from rho_eos.errors import UserError
 from rho_eos.prompts import check_ids
@@ -82,9 +81,14 @@ def encode_suffix(
 
 
 def lay_out(
-    template: Given, tokenizer: Any, special: SpecialTokens, vocabulary: int, length: int
+    template: Given,
+    tokenizer: Any,
+    special: SpecialTokens,
+    vocabulary: int,
+    length: int,
+    context: int,
 ) -> Layout:
-    """`length`: how many MASKs a gap gets that does not say."""
+    """`length`: how many MASKs a gap gets that does not say. `context`: how many there may be."""
     if isinstance(template, str):
         pieces, sizes = _split_text(template, tokenizer, special, length)
         encoded = [encode_as_text(tokenizer, piece) for piece in pieces]
@@ -95,6 +99,11 @@ def lay_out(
         pieces = [_decoded(tokenizer, ids) for ids in encoded]
     if not sizes:
         raise UserError("the template has no gap: write ___ where text is wanted")
+    if sum(sizes) > context:
+        raise UserError(
+            f"the gaps have {sum(sizes)} MASKs together; that is more than the model's context of "
+            f"{context}"
+        )
     canvas: list[int] = []
     gaps: list[int] = []
     for gap, size in enumerate(sizes):
@@ -120,8 +129,6 @@ def _split_text(
             size = len(found[0]) // len(mask)
         if not size:
             raise UserError(f"the gap {found[0]!r} has no MASK; a gap has at least one")
-        if sum(sizes) + size > LONGEST:
-            raise UserError(f"the gaps of the template have more than {LONGEST} MASKs together")
         pieces.append(template[start : found.start()])
         sizes.append(size)
         start = found.end()

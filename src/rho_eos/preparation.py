@@ -63,10 +63,12 @@ class Preparer:
             params = params.replaced(**unsaid)
         suffix = None if isinstance(suffix, str) and not suffix else suffix
         _check_that_one_is_given(params, canvas, suffix, template)
+        context = self.checkpoint.context_length
         behind: list[int] = []
         layout = None
         if template is not None:
-            layout = lay_out(template, self.tokenizer, special, vocabulary, params.initial_length)
+            length = params.initial_length
+            layout = lay_out(template, self.tokenizer, special, vocabulary, length, context)
             ids = self._before(prompt, layout, raw)
             behind, canvas = layout.suffix, layout.canvas
         elif suffix is not None:
@@ -74,7 +76,7 @@ class Preparer:
             ids = self._prefix(prompt, raw, answer_prefix)
         else:
             ids = encode_prompt(_not_none(prompt), self.tokenizer, vocabulary, raw, answer_prefix)
-        highest = max((*ids, *behind, *(canvas or ())), default=0)
+        highest = max((*ids, *behind), default=0)
         if highest >= vocabulary:
             raise UserError(
                 f"the tokenizer makes id {highest} of this prompt, but the model's vocabulary has "
@@ -94,7 +96,6 @@ class Preparer:
         if canvas is not None:
             params = self._starting_from(canvas, params, layout)
         given = len(ids) + len(behind) + (layout.gaps.count(-1) if layout else 0)
-        context = self.checkpoint.context_length
         room = context - given
         if room < params.first_length:
             what = "prompt has" if given == len(ids) else "text that is given has"
