@@ -70,9 +70,7 @@ def closing_line(output: Output) -> str:
     usage = output.usage
     positions = f"{usage.positions_evaluated:,} positions evaluated"
     if usage.positions_evaluated < usage.positions_exact:
-        positions += (
-            f", {usage.positions_exact:,} without the cache ({usage.refreshes} refreshes)"
-        )
+        positions += f", {usage.positions_exact:,} without the cache ({usage.refreshes} refreshes)"
     return (
         f"{output.finish_reason} · {usage.e_token} of {usage.n_token} positions used "
         f"({usage.e_ratio:.0%}) · {usage.nfe} forwards · {positions} "

@@ -18,8 +18,8 @@ request_id: ContextVar[str] = ContextVar("request_id", default="-")
 _GOOD_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 _SAFE_HEADERS = {
     # blob: are pictures the page makes itself, of its charts.
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob:; object-src 'none'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob:; object-src 'none'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }

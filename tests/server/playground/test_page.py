@@ -234,4 +234,3 @@ def test_a_field_out_of_range_is_named_before_anything_is_sent(
     page.run_button.click()
     assert page.page.evaluate("document.activeElement.name") == "initial_length"
     assert not any(url.endswith("/chat/completions") for url in page.requests)
-
