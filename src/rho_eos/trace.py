@@ -46,8 +46,8 @@ class Replay:
 def explain(params: DecodeParams, record: StepRecord) -> str:
     """Why a step did what it did, in a sentence. No policy is asked about a window."""
     if not record.refresh:
-        share = f"{record.computed} of {record.exact} positions computed"
-        return f"A window: {share}, so the length holds."
+        computed = f"{record.computed} of {record.exact} positions computed"
+        return f"A window: {computed}, so the length holds."
     return find_policy(params.policy).explain(params, record)
 
 

@@ -49,7 +49,8 @@ export class Panel {
     save: el("button", {
       type: "button",
       class: "quiet",
-      text: "Save JSON",
+      text: "JSON",
+      "aria-label": "Save JSON",
       title: "Everything that is known of this run, as a file",
       hidden: true,
     }),
@@ -204,7 +205,7 @@ export class Panel {
         chart,
       );
     };
-    this.#costFigure = figure("positions", el("b", { text: "Positions computed" }));
+    this.#costFigure = figure("positions", el("b", { text: "Computed" }));
     this.#costFigure.hidden = true;
     return el(
       "div",
