@@ -1,8 +1,10 @@
 """What tests of every room share."""
 
 import os
+import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,17 @@ def wait_until(condition: Callable[[], object], seconds: float = 60, what: str =
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what or condition}"
         time.sleep(0.02)
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file of this process grows beyond `size`: a write is cut off as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def has_content(path: Path) -> bool:

@@ -1,15 +1,14 @@
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rho_eos.errors import UserError
+from rho_eos.errors import StorageError, UserError
 from rho_eos.jsonl import WITH_ID, ResultFile, read_lines
+from tests.support import largest_file
 
 
 @given(
@@ -129,23 +128,14 @@ def test_pipes_and_devices_are_refused_at_once(tmp_path: Path, path: str) -> Non
 
 
 def test_a_disk_that_is_full_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    """A limit on the size of files, in a process of its own, cuts a write off like a full disk."""
     path = tmp_path / "out.jsonl"
-    code = f"""
-import resource
-from pathlib import Path
-from rho_eos.errors import StorageError
-from rho_eos.jsonl import ResultFile
-resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-with ResultFile(Path({str(path)!r})) as results:
-    results.append({{"id": "fits"}})
-    try:
-        results.append({{"id": "first of two"}}, {{"id": "large", "text": "x" * 10_000}})
-    except StorageError as error:
-        print(error, set(results.ids))
-    results.append({{"id": "fits too"}})
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert f"cannot write {path}: File too large" in done.stdout and "{'fits'}" in done.stdout
+    with ResultFile(path) as results:
+        results.append({"id": "fits"})
+        with largest_file(4096), pytest.raises(StorageError, match=r"out\.jsonl: File too large"):
+            results.append({"id": "first of two"}, {"id": "large", "text": "x" * 10_000})
+        assert set(results.ids) == {"fits"}
+        results.append({"id": "fits too"})
+        with largest_file(4), pytest.raises(StorageError):
+            results.put_in_order(["fits too", "fits"])
     assert path.read_text() == '{"id": "fits"}\n{"id": "fits too"}\n'
+    assert list(tmp_path.iterdir()) == [path]

@@ -10,6 +10,7 @@ from openai.types.completion import Completion
 
 from rho_eos import LLM
 from tests.evals.command import Command, Result
+from tests.support import largest_file
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 SHORT = {"initial_length": 16, "max_tokens": 24}
@@ -118,6 +119,18 @@ def test_a_second_run_continues_and_tries_again_what_failed(batch: Batch) -> Non
     assert batch().code == 2
     assert batch("--overwrite").code == 0
     assert set(batch.responses) == {"a"}
+
+
+def test_a_full_disk_is_a_sentence_and_what_was_finished_stays(batch: Batch) -> None:
+    batch.ask(request("a"))
+    assert batch().code == 0
+    before = batch.target.read_bytes()
+    batch.ask(request("a"), request("b", n=8))
+    with largest_file(len(before) + 100):
+        full = batch()
+    assert full.code == 1 and "cannot write" in full.err and "Traceback" not in full.err
+    assert batch.target.read_bytes() == before
+    assert "1 answered, 1 were there already" in batch().err
 
 
 def test_no_file_is_destroyed(batch: Batch) -> None:

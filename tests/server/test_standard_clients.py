@@ -149,13 +149,13 @@ FIXED: dict[str, Any] = {"policy": "fixed", "initial_length": 24}
 
 
 def test_logprobs_are_the_probabilities_at_commit(client: openai.OpenAI, llm: LLM) -> None:
-    text, ids, confidence = commits(llm, "hello", temperature=0.7, seed=3)
+    text, ids, confidence = commits(llm, "hello", temperature=3.0, seed=3)
     answer = client.chat.completions.create(
         model=MODEL,
         messages=MESSAGES,  # type: ignore[arg-type]
         logprobs=True,
         top_logprobs=3,
-        temperature=0.7,
+        temperature=3.0,
         seed=3,
         extra_body=FIXED,
     ).choices[0]

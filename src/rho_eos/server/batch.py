@@ -110,10 +110,13 @@ class BatchRun:
             finally:
                 room.release()
 
-        async with self.service.running(), asyncio.TaskGroup() as tasks:
-            for entry in entries:
-                await room.acquire()
-                tasks.create_task(answer(entry))
+        try:
+            async with self.service.running(), asyncio.TaskGroup() as tasks:
+                for entry in entries:
+                    await room.acquire()
+                    tasks.create_task(answer(entry))
+        except BaseExceptionGroup as group:  # the first one ended the others
+            raise group.exceptions[0] from None
 
     async def response(self, entry: Entry) -> Line:
         try:

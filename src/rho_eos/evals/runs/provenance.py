@@ -22,7 +22,10 @@ PACKAGES = ("rho-eos", "torch", "transformers", "tokenizers", "numpy", "math-ver
 
 def model_identity(config: EngineConfig) -> dict[str, Any]:
     """Which model answers: a name can be given to other weights, so their fingerprint as well."""
-    checkpoint = open_checkpoint(config)
+    return _identity(config, open_checkpoint(config))
+
+
+def _identity(config: EngineConfig, checkpoint: Checkpoint) -> dict[str, Any]:
     folder = checkpoint.folder.absolute()
     placement = describe(config, checkpoint, choose_device(config.device))
     return {
@@ -41,11 +44,10 @@ def model_identity(config: EngineConfig) -> dict[str, Any]:
 def model_hash(config: EngineConfig) -> str:
     """The same for models that answer alike, whatever they are called and wherever they lie."""
     named = ("model", "revision")
-    identity = {k: v for k, v in model_identity(config).items() if k not in named}
-    folder = open_checkpoint(config).folder
-    files = sorted(
-        file for kind in _TOKENIZER_FILES for file in folder.glob(kind) if file.is_file()
-    )
+    checkpoint = open_checkpoint(config)
+    identity = {k: v for k, v in _identity(config, checkpoint).items() if k not in named}
+    found = {file for kind in _TOKENIZER_FILES for file in checkpoint.folder.glob(kind)}
+    files = sorted(file for file in found if file.is_file())
     text = json.dumps({**identity, "tokenizer": fingerprint(files)}, sort_keys=True)
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
