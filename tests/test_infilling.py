@@ -56,18 +56,9 @@ def test_token_ids_are_what_stands_between(llm: LLM) -> None:
     assert output.usage.positions_evaluated == output.usage.nfe * (len(before) + len(behind) + 6)
 
 
-def test_the_suffix_matters(tiny: LLM) -> None:
-    how = {"policy": "fixed", "initial_length": 6}
-    differ = [
-        len(
-            {
-                tiny.infill(case.before, suffix, how, prompt=case.prompt).text
-                for suffix in (case.behind, "\n    return 1", "   # 7) double it")
-            }
-        )
-        for case in cases(4, seed=3)
-    ]
-    assert max(differ) > 1, "no answer ever depends on what follows"
+def test_the_suffix_matters(llm: LLM) -> None:
+    texts = {tuple(llm.infill("ab", suffix, FIXED).token_ids) for suffix in ("yz", "q", "0000")}
+    assert len(texts) > 1
 
 
 def test_a_template_keeps_its_text_and_fills_its_gaps(tiny: LLM) -> None:
@@ -187,7 +178,7 @@ def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None
 
     lines = [
         {"id": "text", "prompt": "ab", "suffix": "yz", **FIXED},
-        {"id": "ids", "prompt_token_ids": [70, 71], "suffix_token_ids": [72, 2], **FIXED},
+        {"id": "ids", "prompt_token_ids": [70, 71], "suffix_token_ids": [72, 73], **FIXED},
         {"id": "template", "template": "a___b___{2}c", **FIXED},
         {"id": "found", "prompt": "ab", "suffix": "yz"},
         {"id": "both", "prompt": "ab", "suffix": "yz", "suffix_token_ids": [72]},
@@ -196,10 +187,10 @@ def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = run("generate", "-i", str(source), "-o", str(target))
-    assert done.code == 2 and "2 bad" in done.err
+    assert done.code == 2 and "2 bad" in done.err, done.err
     outputs = {line["id"]: line for line in map(json.loads, target.read_text().splitlines())}
     assert outputs["text"]["token_ids"] == expected.token_ids
-    assert outputs["ids"]["token_ids"] == llm.infill([70, 71], [72, 2], FIXED).token_ids
+    assert outputs["ids"]["token_ids"] == llm.infill([70, 71], [72, 73], FIXED).token_ids
     assert outputs["template"]["text"] == template.text
     assert outputs["found"]["token_ids"] == llm.infill("ab", "yz").token_ids
     assert "both" not in outputs and "number" not in outputs

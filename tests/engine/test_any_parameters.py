@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.policy import Policy
 from rho_eos.decoding.registry import policies
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, Request
@@ -29,7 +30,18 @@ SPECIAL = SpecialTokens(mask=MASK, eos=EOS, end_of_turn=END_OF_TURN)
 LONGEST = 40  # of a canvas: longer ones take longer, and no other path
 SHORT = {"max_new_tokens": (1, LONGEST), "initial_length": (1, LONGEST)}
 SHORT |= {"min_new_tokens": (0, LONGEST), "steps": (1, LONGEST)}
-OURS = sorted(name for name, policy in policies().items() if policy.__module__.startswith("rho_"))
+
+
+def runs_here(policy: type[Policy]) -> bool:
+    """Ours, and one that this model can be decoded by."""
+    try:
+        policy.refuse(SPECIAL)
+    except UserError:
+        return False
+    return policy.__module__.startswith("rho_")
+
+
+OURS = sorted(name for name, policy in policies().items() if runs_here(policy))
 
 
 def letters(ids: list[int]) -> str:

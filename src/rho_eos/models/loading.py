@@ -26,9 +26,9 @@ from rho_eos.models.placement import Placement
 from rho_eos.models.quantize import quantize
 from rho_eos.models.sanity import (
     check_amount,
+    check_built,
     check_config,
     check_files,
-    check_built,
     read_json,
 )
 from rho_eos.models.special_tokens import find_special_tokens

@@ -95,9 +95,9 @@ class Cal(Policy):
         length, params = len(open_), self.params
         if self.search is None:
             others = view.length - view.given - length
-            self.search = Climb(
-                length, params.stride, params.patience, params.max_new_tokens - others
-            )
+            shortest = max(1, params.min_new_tokens - others)
+            longest = params.max_new_tokens - others
+            self.search = Climb(length, params.stride, params.patience, shortest, longest)
         score = self._score(view, prediction, open_)
         wanted = self.search.next(score)
         if wanted is None:
@@ -129,8 +129,9 @@ class Cal(Policy):
 class Climb:
     """The published search: up while it gets better, then down; a direction ends by patience."""
 
-    def __init__(self, start: int, stride: int, patience: int, longest: int) -> None:
-        self.start, self.stride, self.patience, self.longest = start, stride, patience, longest
+    def __init__(self, start: int, stride: int, patience: int, shortest: int, longest: int) -> None:
+        self.start, self.stride, self.patience = start, stride, patience
+        self.shortest, self.longest = shortest, longest
         self.length = self.best = start
         self.best_score = -math.inf
         self.direction = 1
@@ -146,7 +147,7 @@ class Climb:
         if self.direction > 0 and (self.worse >= self.patience or self.length > self.longest):
             self.direction, self.worse = -1, 0
             self.length = self.start - self.stride
-        if self.worse >= self.patience or self.length < 1:
+        if self.worse >= self.patience or self.length < self.shortest:
             return None
         return self.length
 

@@ -48,7 +48,8 @@ class Scout(Policy):
         self.doubted: int | None = None  # the early end that was looked into, once
         self.wide = False  # it was not true: from then on there is room for all of the text
         # With a cache the length holds for some steps, and a window must not run out of MASKs.
-        self.ahead = params.ahead + (params.cache_window if params.cache == "window" else 0)
+        holds = params.cache == "window" and params.cache_steps > 1
+        self.ahead = params.ahead + (params.cache_window if holds else 0)
 
     @property
     def windows(self) -> bool:  # type: ignore[override]
@@ -106,7 +107,7 @@ class Scout(Policy):
         if end is None and length < max(ahead, whole):
             tokens = np.concatenate((view.canvas, prediction.at(commit).token))
             room = params.max_new_tokens - length
-            if room <= 0 or np.isin(tokens, self.special.ends).any():
+            if room <= 0 or self.special.is_end(tokens).any():
                 return ()
             return (Append(min(max(ahead + SPARE, whole) - length, room)),)
         kept = max(ahead + SPARE, whole)
