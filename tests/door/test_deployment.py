@@ -240,7 +240,8 @@ def test_the_dashboard_keeps_to_grafanas_schema() -> None:
 @pytest.fixture(scope="module")
 def exported() -> set[str]:
     """The names of all series of a server that has answered a request."""
-    with TestClient(create_app(Service(LLM("tiny"), ServerConfig()))) as client:
+    app = create_app(Service(LLM("tiny"), ServerConfig()))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
         body = {"model": "tiny", "prompt": "?", "max_tokens": 8}
         assert client.post("/v1/completions", json=body).status_code == 200
         names = re.findall(r"^(rho_eos_\w+)", client.get("/metrics").text, re.MULTILINE)

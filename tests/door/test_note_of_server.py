@@ -16,7 +16,8 @@ from rho_eos.tiny.scope import EXAMPLE, NOTE
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(create_app(Service(LLM("tiny"), ServerConfig()))) as client:
+    app = create_app(Service(LLM("tiny"), ServerConfig()))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
         yield client
 
 

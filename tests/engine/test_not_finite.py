@@ -56,7 +56,7 @@ def test_a_row_ends_with_a_sentence_and_its_mates_go_on(
     params = DecodeParams(temperature=temperature, top_k=50, **PARAMS)
     prompts = [llm.preparer.prepare(f"question {number}", params) for number in range(8)]
     want = llm.engine.finish([llm.engine.submit(request) for request in prompts])
-    bad = Request("bad", prompts[0].prompt, params, None, (processor,))
+    bad = Request("bad", prompts[0].prompt, params, processors=(processor,))
     handles = [llm.engine.submit(request) for request in (*prompts[:4], bad, *prompts[4:])]
     while llm.engine.has_work:
         llm.engine.step()

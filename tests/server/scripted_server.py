@@ -53,7 +53,7 @@ class BytePreparer:
     """As much of `Preparer` as a server touches; a prompt is its bytes."""
 
     def prepare(
-        self, prompt: Any, params: DecodeParams, *, id: str = "", raw: bool = False
+        self, prompt: Any, params: DecodeParams, *, id: str = "", **_unused: Any
     ) -> Request:
         if "messages" in prompt:
             text = "\n".join(message["content"] for message in prompt["messages"])

@@ -83,9 +83,9 @@ def generate(
 
       echo "Tom has 9 coins. 1) loses 4. How many are left?" | rho-eos generate --json
 
-      rho-eos generate "def area(r):" --suffix "    return a"
+      rho-eos generate "def area(r):" --suffix "    return a" --model GSAI-ML/LLaDA-8B-Instruct
 
-      rho-eos generate --template '{"name": "___", "age": ___{2}}' --policy fixed --initial-length 6
+      rho-eos generate --template '{"name": "___", "age": ___{2}}' --model GSAI-ML/LLaDA-8B-Instruct
 
       rho-eos generate --input prompts.jsonl --output out.jsonl --preset sym
 
