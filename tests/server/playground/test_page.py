@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rho_eos.tiny.scope import EXAMPLE, NOTE
 from tests.scripted import says
 from tests.server.conftest import MODEL, Process
 from tests.server.playground import Playground, Visit, expect
@@ -19,6 +20,20 @@ def test_the_page_loads_and_offers_a_prompt(server: Process, visit: Visit) -> No
     before = page.at("#prompt").input_value()
     page.at("#examples button").first.click(click_count=2)
     assert page.at("#prompt").input_value() != before
+
+
+def test_a_prompt_unlike_what_tiny_knows_gets_a_remark(
+    scripted: Callable[..., Scripted], visit: Visit
+) -> None:
+    server = scripted(says("done"))
+    server.service.llm.config.model = "tiny"  # what the server goes by
+    page = visit(server.url).open()
+    for prompt, remark in (("Count to three.", True), (EXAMPLE, False)):
+        page.at("#prompt").fill(prompt)
+        page.at("#prompt").press("Control+Enter")
+        expect(page.side("a").locator(".pill")).to_have_text("canvas full")
+        note = page.side("a").locator(".note")
+        expect(note).to_have_text(NOTE) if remark else expect(note).to_be_hidden()
 
 
 def test_settings_travel_in_the_address(server: Process, visit: Visit) -> None:

@@ -44,6 +44,7 @@ export class Panel {
     canvas: el("div", { class: "canvas", role: "group", "aria-label": "Canvas" }),
     signal: el("b", { text: "ρ" }),
     story: el("p", { class: "story", text: INVITATION }),
+    note: el("p", { class: "note", hidden: true }),
     error: el("p", { class: "error", role: "alert", hidden: true }),
     copy: el("button", { type: "button", class: "quiet", text: "Copy text", hidden: true }),
     save: el("button", {
@@ -109,6 +110,7 @@ export class Panel {
   /** Another recording on the stage, or none, which `story` then explains. */
   load(recording, story = INVITATION) {
     this.recording = recording;
+    this.#showNote();
     this.#shown = 0;
     this.#parts.error.hidden = true;
     this.#parts.copy.hidden = true;
@@ -138,6 +140,14 @@ export class Panel {
   begin(recording, state) {
     const { side } = this;
     this.recording = Object.assign(recording, { side, title: title(this.#policies, state) });
+    this.#showNote();
+  }
+
+  /** A sentence of the server on the prompt, if it has one. */
+  #showNote() {
+    const note = this.recording?.start.note;
+    this.#parts.note.hidden = !note;
+    this.#parts.note.textContent = note ?? "";
   }
 
   fail(message) {
@@ -164,7 +174,8 @@ export class Panel {
   }
 
   #stage() {
-    const { title, action, length, copy, save, savings, bar, error, story, canvas } = this.#parts;
+    const { title, action, length, copy, save, savings, bar, note, error, story, canvas } =
+      this.#parts;
     const counter = ([name, label, hint]) =>
       el("div", { title: hint }, el("dt", { text: label }), this.#figures[name]);
     const cached = el("div", { class: "wide" }, el("dt", { text: "Window cache" }), savings);
@@ -173,6 +184,7 @@ export class Panel {
       { class: "stage" },
       el("header", { class: "stage-head" }, title, action, length, copy, save),
       bar,
+      note,
       error,
       story,
       canvas,
