@@ -14,7 +14,7 @@ from rho_eos.settings import setting
 
 
 class DoubterParams(DecodeParams):
-    patience: int = setting(3, "forwards until a token is taken back", ge=2, le=1000)
+    endurance: int = setting(3, "forwards until a token is taken back", ge=2, le=1000)
     mood: Literal["calm", "grim"] = setting("calm", "how it speaks of it")
 
 
@@ -30,12 +30,12 @@ class Doubter(Policy):
     @classmethod
     def explain(cls, params, record):
         if record.action == "overwrite":
-            return f"After {params.patience} forwards, {params.mood} doubts."
+            return f"After {params.endurance} forwards, {params.mood} doubts."
         return "No doubts."
 
     def step(self, view, prediction):
         first = view.masked[:1]
-        if (view.step + 1) % self.params.patience or first[0] == 0:
+        if (view.step + 1) % self.params.endurance or first[0] == 0:
             return Step(first)
         mask = np.array([self.special.mask])
         return Step(first[:0], (Overwrite(first - 1, mask),))

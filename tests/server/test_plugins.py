@@ -28,15 +28,15 @@ def test_it_is_described_like_ours(plugin_server: Process) -> None:
     for body in ("ChatRequest", "CompletionRequest"):
         fields = bodies[body]["properties"]
         assert "doubter" in fields["policy"]["anyOf"][0]["enum"]
-        assert fields["patience"]["anyOf"][0] == {"type": "integer", "minimum": 2, "maximum": 1000}
-        assert fields["patience"]["default"] == 3
+        assert fields["endurance"]["anyOf"][0] == {"type": "integer", "minimum": 2, "maximum": 1000}
+        assert fields["endurance"]["default"] == 3
         assert fields["mood"]["anyOf"][0]["enum"] == ["calm", "grim"]
     policies = get(plugin_server, "/v1/rho_eos/schema")["policies"]
     assert next(iter(policies)) == "rho-eos"
     assert policies["doubter"]["summary"] == "Takes back what it wrote now and then."
-    patience = policies["doubter"]["parameters"]["patience"]
-    assert patience.pop("takes").startswith("an integer")
-    assert patience == {
+    endurance = policies["doubter"]["parameters"]["endurance"]
+    assert endurance.pop("takes").startswith("an integer")
+    assert endurance == {
         "type": "integer",
         "default": 3,
         "optional": False,
@@ -57,7 +57,7 @@ def test_the_example_of_the_guide_is_served_too(plugin_server: Process) -> None:
 
 def test_it_runs_with_its_own_parameters(plugin_server: Process) -> None:
     calm = post(plugin_server, policy="doubter", early_stop=False).json()["usage"]["rho_eos"]
-    hasty = post(plugin_server, policy="doubter", early_stop=False, patience=2)
+    hasty = post(plugin_server, policy="doubter", early_stop=False, endurance=2)
     assert calm["nfe"] == 22 * 3 + 2, "of three forwards two write and one takes back"
     assert hasty.status_code == 500, "of two forwards one writes and one takes back, for ever"
     assert hasty.json()["error"]["message"] == (
@@ -67,13 +67,13 @@ def test_it_runs_with_its_own_parameters(plugin_server: Process) -> None:
 
 def test_its_parameters_are_its_own_and_checked(plugin_server: Process) -> None:
     for fields, message in (
-        ({"patience": 5}, "policy rho-eos has no parameter 'patience'; it is one of doubter"),
-        ({"policy": "doubter", "patience": 1}, "patience is 1, but takes an integer"),
+        ({"endurance": 5}, "policy rho-eos has no parameter 'endurance'; it is one of doubter"),
+        ({"policy": "doubter", "endurance": 1}, "endurance is 1, but takes an integer"),
     ):
         answer = post(plugin_server, **fields)
         assert answer.status_code == 400
         assert answer.json()["error"]["message"].startswith(message)
-        assert answer.json()["error"]["param"] == "patience"
+        assert answer.json()["error"]["param"] == "endurance"
 
 
 def test_its_steps_can_be_followed_and_are_explained(plugin_server: Process) -> None:
@@ -82,7 +82,7 @@ def test_its_steps_can_be_followed_and_are_explained(plugin_server: Process) -> 
     )
     start, *steps, done, end = events(response.text)
     assert end == "[DONE]"
-    assert start["params"]["patience"] == 3 and start["params"]["mood"] == "grim"
+    assert start["params"]["endurance"] == 3 and start["params"]["mood"] == "grim"
     assert start["region"] is None
     canvas: list[str | None] = [None] * start["length"]
     for step in steps:
@@ -130,7 +130,7 @@ def test_a_parameter_named_like_a_request_field_is_refused_at_the_start(
     byte_checkpoint: Path, tmp_path: Path
 ) -> None:
     plugin = tmp_path / "clash.py"
-    plugin.write_text(PLUGIN.replace("patience", "n"))
+    plugin.write_text(PLUGIN.replace("endurance", "n"))
     command = [sys.executable, "-m", "rho_eos", "serve", "--model", str(byte_checkpoint)]
     done = subprocess.run(
         [*command, "--port", "0", "--plugin", str(plugin)],

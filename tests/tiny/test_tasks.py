@@ -57,6 +57,45 @@ def test_the_gold_program_does_what_the_problem_expects(name: str, seed: int) ->
     assert results == problem.meta["expected"]
 
 
+@given(st.sampled_from(["tiny-gsm", "tiny-math"]), seeds)
+def test_a_number_is_also_answered_by_its_equations_alone_and_alone(name: str, seed: int) -> None:
+    """Each equation goes on with the result of the one before, and all are true."""
+    problem = TASKS[name].problem(seed)
+    result = problem.answer.splitlines()[-1]
+    brief, bare = problem.shorter
+    *lines, last = brief.splitlines()
+    assert bare == last == result
+    assert len(lines) == problem.meta["steps"]
+    carried = None
+    for line in lines:
+        left, _, right = line.partition(" = ")
+        assert eval(left) == int(right)
+        assert carried in (None, left.split()[0])
+        carried = right
+    assert result == f"#### {carried}"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(["tiny-mbpp", "tiny-humaneval"]), seeds)
+def test_a_program_is_also_written_without_comments_and_with_fewer_steps(
+    name: str, seed: int
+) -> None:
+    """Run here, in this process: the code is our generator's own."""
+    problem = TASKS[name].problem(seed)
+    brief, *less = problem.shorter
+    assert brief == re.sub(r"    #.*\n", "", problem.answer)
+    assert len(less) == problem.meta["steps"]
+    assert [len(text) for text in problem.shorter] == sorted(map(len, problem.shorter))[::-1]
+    given = problem.meta["inputs"]
+    for text, expected in ((brief, problem.meta["expected"]), (less[-1], given)):
+        namespace: dict[str, object] = {}
+        exec(problem.meta["before"] + text, namespace)
+        function = namespace[problem.meta["function"]]
+        assert [function(value) for value in given] == expected  # type: ignore[operator]
+    for text in less:
+        compile(problem.meta["before"] + text, name, "exec")
+
+
 def test_no_held_out_answer_can_occur_in_training() -> None:
     for name, task in TASKS.items():
         assert all(split_of(name, problem.answer) == "test" for problem in held_out(name, 50))

@@ -48,7 +48,7 @@ def batch(
     from rho_eos.evals.runs.provenance import model_hash
     from rho_eos.plugins import load_plugins
     from rho_eos.rows import read_rows
-    from rho_eos.server.config import ServerConfig
+    from rho_eos.server.config import MONTH, ServerConfig
 
     try:
         from rho_eos.server.batch import BatchRun, open_responses, read_entries, succeeded
@@ -61,7 +61,7 @@ def batch(
     load_plugins(engine.plugin)
     # Nobody waits for a batch, and what is in flight is bounded by who reads the file.
     config = ServerConfig(
-        served_model_name=served_model_name, max_waiting=2**31, deadline_seconds=1e9
+        served_model_name=served_model_name, max_waiting=10**6, deadline_seconds=MONTH
     )
     console = Console(stderr=True)
     total = sum(1 for _ in read_rows(input_file))

@@ -11,6 +11,7 @@ from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import policies
 from rho_eos.decoding.schema import from_words, parameters
+from rho_eos.errors import UserError
 from rho_eos.server.config import ServerConfig
 from rho_eos.settings import Settings, choices, from_word, kinds
 
@@ -46,6 +47,8 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
             for option in _options(cls):
                 named.pop(option.name, None)
                 named[option.name] = option
+        for option in own:
+            _check_not_taken(option.name, command.__name__, named)
         settings = list(named.values())
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + settings
@@ -55,6 +58,15 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
         return run
 
     return decorate
+
+
+def _check_not_taken(name: str, command: str, settings: Mapping[str, inspect.Parameter]) -> None:
+    """A policy from outside may have any parameters but those that a command has already."""
+    if name in settings:
+        [policy, *_] = parameters()[name].policies
+        raise UserError(
+            f"policy {policy} has a parameter {name!r}, which is an option of `{command}` already"
+        )
 
 
 def _options(cls: type[Settings]) -> list[inspect.Parameter]:

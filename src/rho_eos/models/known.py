@@ -4,7 +4,10 @@ It is a list of suggestions, not of what may be loaded: any Hub id and any folde
 """
 
 import difflib
+from pathlib import Path
 
+#: The models that come with the package, and their folders.
+EMBEDDED = {"tiny": Path(__file__).parent.parent / "tiny" / "checkpoint"}
 PUBLISHED = (
     "GSAI-ML/LLaDA-8B-Base",
     "GSAI-ML/LLaDA-8B-Instruct",

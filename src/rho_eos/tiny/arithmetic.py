@@ -40,7 +40,8 @@ class TinyMath(Task):
         prompt = "\n".join([rng.choice(ASKS), *lines])
         if rng.random() < 0.15:
             prompt = prompt.replace("*", "×")
-        return Problem("", prompt, _reduction(terms), {"steps": steps})
+        full, brief, result = _reductions(terms)
+        return Problem("", prompt, full, {"steps": steps}, (brief, result))
 
 
 def _terms(rng: random.Random, steps: int) -> list[Term]:
@@ -65,17 +66,19 @@ def _bracket(rng: random.Random) -> tuple[str, int]:
     return f"({head} {sign} {operand})", value
 
 
-def _reduction(terms: list[Term]) -> str:
-    lines = []
+def _reductions(terms: list[Term]) -> tuple[str, str, str]:
+    """In full, as the equations of the total alone, and only the result."""
+    full = brief = ""
     total = 0
     for k, term in enumerate(terms, 1):
         before = total
         total += -term.value if term.sign == "-" else term.value
-        line = f"{k}) {term} = {term.value}"
-        if k > 1:
-            line += f", so the total is {before} {term.sign} {term.value} = {total}"
-        lines.append(f"{line}\n")
-    return "".join(lines) + f"#### {total}"
+        bracket = f"{term} = {term.value}"
+        equation = f"{before} {term.sign} {term.value} = {total}"
+        full += f"{k}) {bracket}, so the total is {equation}\n" if k > 1 else f"1) {bracket}\n"
+        brief += f"{equation}\n" if k > 1 else f"{term.bracket.strip('()')} = {term.value}\n"
+    result = f"#### {total}"
+    return full + result, brief + result, result
 
 
 def facts() -> list[tuple[int, str, int, int]]:

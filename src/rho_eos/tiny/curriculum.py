@@ -36,29 +36,9 @@ class Phase:
     oversure: float  # how often an error counts that decoding would have committed
     rate: float
 
-    @classmethod
-    def at(cls, moment: float, step: int) -> Phase:
-        def ramp(moments: list[float], values: list[float]) -> float:
-            return float(np.interp(moment, moments, values))
 
-        wide = [0.18, 0.28, 0.45]
-        blocks = np.array(
-            [
-                ramp(wide, [1.0, 0.5, 0.2]),
-                ramp(wide, [0.0, 0.4, 0.3]),
-                ramp(wide, [0.0, 0.3, 0.4]),
-                ramp(wide, [0.0, 0.3, 0.8]),
-            ]
-        )
-        return cls(
-            least_difficulty=ramp([0.15, 0.3], [0.15, 1.0]),
-            drills=ramp([0.0, 0.15, 0.25, 0.6, 0.601], [0.5, 0.5, 0.1, 0.05, 0.0]),
-            two_stream=ramp([*wide, 0.72, 0.721], [0.9, 0.65, 0.3, 0.3, 0.0]),
-            blocks=blocks / blocks.sum(),
-            rehearsals=3 if moment > 0.72 else 0,
-            oversure=ramp([0.55, 0.72, 0.9], [1.0, 10.0, 30.0]),
-            rate=min(1.0, (step + 1) / 50) * ramp([0.5, 1.0], [1.0, 0.02]),
-        )
+def ramp(moment: float, moments: list[float], values: list[float]) -> float:
+    return float(np.interp(moment, moments, values))
 
 
 @dataclass(slots=True)
@@ -76,13 +56,46 @@ class Curriculum:
             self.plain[index] = max(0.1, self.plain[index] - step)
 
 
+class Recipe:
+    """How a model is trained: this one is that of `tiny`, others change parts of it."""
+
+    start: str | None = None  # the embedded model whose weights it begins with
+
+    def curriculum(self) -> Curriculum:
+        return Curriculum()
+
+    def phase(self, moment: float, step: int) -> Phase:
+        """The schedule, from the moment 0 to 1."""
+        wide = [0.18, 0.28, 0.45]
+        blocks = np.array(
+            [
+                ramp(moment, wide, [1.0, 0.5, 0.2]),
+                ramp(moment, wide, [0.0, 0.4, 0.3]),
+                ramp(moment, wide, [0.0, 0.3, 0.4]),
+                ramp(moment, wide, [0.0, 0.3, 0.8]),
+            ]
+        )
+        return Phase(
+            least_difficulty=ramp(moment, [0.15, 0.3], [0.15, 1.0]),
+            drills=ramp(moment, [0.0, 0.15, 0.25, 0.6, 0.601], [0.5, 0.5, 0.1, 0.05, 0.0]),
+            two_stream=ramp(moment, [*wide, 0.72, 0.721], [0.9, 0.65, 0.3, 0.3, 0.0]),
+            blocks=blocks / blocks.sum(),
+            rehearsals=3 if moment > 0.72 else 0,
+            oversure=ramp(moment, [0.55, 0.72, 0.9], [1.0, 10.0, 30.0]),
+            rate=min(1.0, (step + 1) / 50) * ramp(moment, [0.5, 1.0], [1.0, 0.02]),
+        )
+
+    def canvas_row(self, maker: RowMaker, problem: Problem, task: int) -> Row:
+        return maker.canvas_row(*maker.encode(problem), task)
+
+
 class ProblemStream:
     """Training problems without end, made into batches of rows."""
 
-    def __init__(self, maker: RowMaker, size: Size, seed: int) -> None:
-        self.maker, self.size, self.seed = maker, size, seed
+    def __init__(self, recipe: Recipe, maker: RowMaker, size: Size, seed: int) -> None:
+        self.recipe, self.maker, self.size, self.seed = recipe, maker, size, seed
         self.drawn = 0
-        self.curriculum = Curriculum()
+        self.curriculum = recipe.curriculum()
 
     def batches(self, phase: Phase) -> list[Batch]:
         """A dozen batches' worth of rows, sorted into batches by length."""
@@ -94,12 +107,12 @@ class ProblemStream:
                 row = self.maker.lookup_row() if rng.random() < 0.5 else self.maker.drill_row()
             else:
                 task = list(TASKS).index(TURNS[self.drawn % len(TURNS)])
-                prompt, answer = self.maker.encode(self._problem(task, phase.least_difficulty))
+                problem = self._problem(task, phase.least_difficulty)
                 if two_stream < phase.two_stream * total:
                     block = int(rng.choice(BLOCKS, p=phase.blocks))
-                    row = self.maker.two_stream_row(prompt, answer, block, task)
+                    row = self.maker.two_stream_row(*self.maker.encode(problem), block, task)
                 else:
-                    row = self.maker.canvas_row(prompt, answer, task)
+                    row = self.recipe.canvas_row(self.maker, problem, task)
             rows.append(row)
             total += len(row)
             two_stream += len(row) * (row.kind != Kind.CANVAS)

@@ -46,7 +46,8 @@ class TinyGsm(Task):
         brief = rng.randrange(4) == 0
         answer = _answer(start, moves, brief)
         prompt = _story(rng, start, moves, brief)
-        return Problem("", prompt, answer, {"steps": steps, "brief": brief})
+        meta = {"steps": steps, "brief": brief}
+        return Problem("", prompt, answer, meta, (_equations(start, moves), _result(moves)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,9 @@ class Move:
     @property
     def event(self) -> str:
         return self.verb if self.sign == "*" else f"{self.verb} {self.operand}"
+
+    def equation(self, before: int) -> str:
+        return f"{before} {self.sign} {self.operand} = {self.after}"
 
 
 def _moves(rng: random.Random, value: int, steps: int) -> list[Move]:
@@ -84,10 +88,19 @@ def _answer(value: int, moves: list[Move], brief: bool) -> str:
             "*": f"multiply it by {move.operand}",
         }[move.sign]
         middle = "" if brief else f", so now we have {value} and {explanation}"
-        equation = f"{value} {move.sign} {move.operand} = {move.after}"
-        lines.append(f"{k}) {move.event}{middle}: {equation}\n")
+        lines.append(f"{k}) {move.event}{middle}: {move.equation(value)}\n")
         value = move.after
-    return "".join(lines) + f"#### {value}"
+    return "".join(lines) + _result(moves)
+
+
+def _equations(value: int, moves: list[Move]) -> str:
+    before = [value, *(move.after for move in moves)]
+    lines = [f"{move.equation(value)}\n" for move, value in zip(moves, before, strict=False)]
+    return "".join(lines) + _result(moves)
+
+
+def _result(moves: list[Move]) -> str:
+    return f"#### {moves[-1].after}"
 
 
 def _story(rng: random.Random, start: int, moves: list[Move], brief: bool) -> str:

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from rho_eos.tiny.problem import Problem
-from rho_eos.tiny.program import Call, CodeTask, Operation, body, numbered
+from rho_eos.tiny.program import Call, CodeTask, Operation, body, numbered, shorter
 
 SMALL = range(1, 10)
 TIMES = range(2, 10)
@@ -123,7 +123,7 @@ class TinyHumanEval(CodeTask):
         function, argument = rng.choice(FUNCTIONS), rng.choice(ARGUMENTS)
         prompt = _signature(rng, function, argument, calls)
         meta |= {"function": function, "before": f"{prompt}\n"}
-        return Problem("", prompt, body(calls, argument), meta)
+        return Problem("", prompt, body(calls, argument), meta, shorter(calls, argument))
 
     def draw_input(self, rng: random.Random) -> int:
         return rng.randint(-9, 60)

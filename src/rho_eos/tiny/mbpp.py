@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from rho_eos.tiny.problem import Problem
-from rho_eos.tiny.program import CodeTask, Operation, body, numbered
+from rho_eos.tiny.program import CodeTask, Operation, body, numbered, shorter
 
 SMALL = range(1, 10)
 FACTORS = range(2, 10)
@@ -177,8 +177,9 @@ class TinyMbpp(CodeTask):
     def draw(self, rng: random.Random, steps: int) -> Problem:
         calls, meta = self.draw_calls(rng, steps)
         prompt = rng.choice(ASKS) + numbered(rng, calls)
-        answer = "def f(xs):\n" + body(calls, "xs")
-        return Problem("", prompt, answer, {**meta, "function": "f", "before": ""})
+        meta |= {"function": "f", "before": ""}
+        full, *less = (f"def f(xs):\n{text}" for text in (body(calls, "xs"), *shorter(calls, "xs")))
+        return Problem("", prompt, full, meta, tuple(less))
 
     def draw_input(self, rng: random.Random) -> list[int]:
         return [rng.randint(-9, 20) for _ in range(rng.randint(6, 10))]

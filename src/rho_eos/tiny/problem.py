@@ -1,15 +1,16 @@
-"""What a problem of the embedded model is, and which problems it may never see in training.
+"""What a problem of the embedded models is, and which they may never see in training.
 
 A problem belongs to the test split if the hash of its *answer* says so. Generators redraw until the
 split fits, so training and test are disjoint by construction, whatever the seeds: no answer asked
-for in a test, under whatever wording, has been shown in training.
+for in a test, under whatever wording, has been shown in training. (A shorter form of it may have
+been: results are few, and stories that differ in their verbs have the same equations.)
 """
 
 from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -21,12 +22,18 @@ TEST_SHARE = 16  # one answer in so many is held out
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One question: `answer` is the text the model is trained to give."""
+    """One question: `answer` is the text that `tiny` is trained to give.
+
+    `shorter` are the answers that `terse` is trained to give where that one does not fit, fullest
+    first. Numbers: the equations alone, then the result alone. Programs: without comments, then
+    with fewer and fewer of the steps; a program has no result apart from its steps.
+    """
 
     id: str
     prompt: str
     answer: str
     meta: dict[str, Any] = field(default_factory=dict)
+    shorter: tuple[str, ...] = ()
 
 
 def split_of(task: str, answer: str) -> Split:
@@ -75,9 +82,7 @@ class Task(ABC):
         while True:
             drawn = self.draw(rng, difficulty or self.draw_steps(rng))
             if split_of(self.name, drawn.answer) == split:
-                return Problem(
-                    f"{self.name}/{split}/{seed}", drawn.prompt, drawn.answer, drawn.meta
-                )
+                return replace(drawn, id=f"{self.name}/{split}/{seed}")
 
     def draw_steps(self, rng: random.Random) -> int:
         """Short problems somewhat more often than long ones."""

@@ -10,6 +10,7 @@ import random
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from rho_eos.tiny.problem import Task
@@ -33,9 +34,8 @@ class Call:
     k: int
     phrase: str
 
-    def lines(self, number: int, x: str) -> list[str]:
-        code = (line.format(k=self.k, x=x) for line in self.operation.code)
-        return [f"# {number}) {self.phrase}", *code]
+    def lines(self, x: str) -> list[str]:
+        return [line.format(k=self.k, x=x) for line in self.operation.code]
 
     def __call__(self, value: Any) -> Any:
         return self.operation.apply(value, self.k)
@@ -43,7 +43,19 @@ class Call:
 
 def body(calls: Sequence[Call], x: str) -> str:
     """The function body: every call under its numbered comment, then the return."""
-    lines = [line for number, call in enumerate(calls, 1) for line in call.lines(number, x)]
+    lines: list[str] = []
+    for number, call in enumerate(calls, 1):
+        lines += [f"# {number}) {call.phrase}", *call.lines(x)]
+    return _indented(lines, x)
+
+
+def shorter(calls: Sequence[Call], x: str) -> tuple[str, ...]:
+    """The function body without comments: of all calls, then of one less each time, to none."""
+    each = [call.lines(x) for call in calls]
+    return tuple(_indented(list(chain(*each[:kept])), x) for kept in range(len(each), -1, -1))
+
+
+def _indented(lines: list[str], x: str) -> str:
     return "\n".join(f"    {line}" for line in (*lines, f"return {x}"))
 
 

@@ -110,14 +110,19 @@ class RowMaker:
         text = self.tokenizer.apply_chat_template(
             [message], add_generation_prompt=True, tokenize=False
         )
-        encode = self.tokenizer.encode
-        return (
-            np.array(encode(text, add_special_tokens=False)),
-            np.array(encode(problem.answer, add_special_tokens=False)),
-        )
+        return self.encode_text(text), self.encode_text(problem.answer)
+
+    def encode_text(self, text: str) -> Ints:
+        return np.array(self.tokenizer.encode(text, add_special_tokens=False))
 
     def canvas_row(self, prompt: Ints, answer: Ints, task: int = 0) -> Row:
-        length = self._canvas_length(len(answer))
+        """On a canvas of a random length, now and then too short for the answer."""
+        return self.row_on_canvas(prompt, answer, self._canvas_length(len(answer)), task)
+
+    def row_on_canvas(
+        self, prompt: Ints, answer: Ints, length: int, task: int = 0, fresh: float = 0.15
+    ) -> Row:
+        """On a canvas of this length; `fresh` is the share of canvases that are all MASK."""
         canvas = np.full(length, self.eos)
         canvas[: len(answer)] = answer[:length]
         near = self._weights(canvas, **NEAR)
@@ -126,10 +131,10 @@ class RowMaker:
         kind = self.rng.random()
         if kind < 0.85:
             blocks = min(len(answer), length - 1) // BLOCK + 1
-            start = 0 if kind < 0.15 else int(self.rng.integers(blocks)) * BLOCK
+            start = 0 if kind < fresh else int(self.rng.integers(blocks)) * BLOCK
             end = min(length, start + BLOCK)
             hidden[:start] = False
-            if kind >= 0.15:
+            if kind >= fresh:
                 hidden[start:end] = self._still_hidden(canvas[start:end])
             weights[start:end] = near[start:end]
         else:
@@ -271,13 +276,17 @@ class RowMaker:
         return weights
 
     def _canvas_length(self, answer: int) -> int:
-        """Mostly tight, which is cheap; sometimes far too long, or too short."""
-        kind = self.rng.random()
-        if kind < 0.10 and answer > 10:
+        """Mostly long enough, sometimes too short."""
+        if self.rng.random() < 0.10 and answer > 10:
             return int(self.rng.integers(8, answer + 1))
-        if kind < 0.70:
+        return self.roomy_length(answer)
+
+    def roomy_length(self, answer: int) -> int:
+        """Mostly tight, which is cheap; sometimes far too long."""
+        kind = self.rng.random()
+        if kind < 0.67:
             spare = self.rng.integers(32)
-        elif kind < 0.92:
+        elif kind < 0.91:
             spare = self.rng.integers(answer + 64)
         else:
             spare = self.rng.integers(LONGEST_CANVAS - answer)

@@ -1,4 +1,4 @@
-"""The four tasks of the embedded model, in the image of GSM8K, MATH500, MBPP and HumanEval."""
+"""The four tasks of the embedded models, in the image of GSM8K, MATH500, MBPP and HumanEval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train the embedded model, or one like it: `python -m rho_eos.tiny.train --out DIR --minutes M`.
+"""Train an embedded model, or one like it: `python -m rho_eos.tiny.train --out DIR --minutes M`.
 
 A masked diffusion language model learns to say what stands under the MASKs. What it is shown is the
 whole recipe (`rows.py`): short problems in one wording and mostly next-token rows first, so that
@@ -12,6 +12,8 @@ trained with Muon, the rest with AdamW; what is saved is a moving average of the
 `OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m rho_eos.tiny.train …` averages their gradients.
 The same seed gives the same problems and masks if the schedule follows `--steps`; by default it
 follows the clock, so that it is complete when the minutes are over.
+
+`--model terse` trains the other embedded model, from the weights of `tiny` (`brevity.py`).
 
 A run that was stopped goes on with `--resume`. Minutes count over all stretches; asking for more of
 them than before stretches the schedule, so that a finished run can be lengthened as well.
@@ -35,8 +37,11 @@ from torch.nn.functional import cross_entropy
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.errors import UserError
 from rho_eos.llm import LLM
+from rho_eos.models.families.llada import LLaDAForMaskedLM
+from rho_eos.models.known import EMBEDDED
 from rho_eos.tiny.batches import Batch
-from rho_eos.tiny.curriculum import Curriculum, Phase, ProblemStream
+from rho_eos.tiny.brevity import Brevity
+from rho_eos.tiny.curriculum import Curriculum, ProblemStream, Recipe
 from rho_eos.tiny.model import FULL, QUICK, Size, new_model
 from rho_eos.tiny.muon import Muon
 from rho_eos.tiny.progress import (
@@ -56,21 +61,25 @@ MATRIX_RATE, OTHER_RATE = 0.01, 0.004
 AVERAGING = 0.995
 LOG_STEPS = 100
 VALIDATION_SEED = 10**6  # other test problems than `held_out` gives
+TINY = Recipe()
+RECIPES = {"tiny": TINY, "terse": Brevity()}
 
 
 class Trainer:
     """Model, optimizers, average and data of one run, which can be saved and taken up again."""
 
-    def __init__(self, out: Path, size: Size, seed: int) -> None:
+    def __init__(self, out: Path, size: Size, seed: int, recipe: Recipe = TINY) -> None:
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.peers = dist.get_world_size() if dist.is_initialized() else 1
         torch.manual_seed(seed)
-        self.out, self.size = out, size
+        self.out, self.size, self.recipe = out, size, recipe
         self.tokenizer = build_tokenizer()
         own_seed = seed * self.peers + self.rank
         maker = RowMaker(self.tokenizer, np.random.default_rng(own_seed))
-        self.stream = ProblemStream(maker, size, own_seed)
+        self.stream = ProblemStream(recipe, maker, size, own_seed)
         self.model = new_model(size, self.tokenizer)
+        if recipe.start is not None:
+            _begin_with(self.model, recipe.start)
         named = dict(self.model.named_parameters())
         matrices = {name: p for name, p in named.items() if "layers" in name and p.ndim == 2}
         self.muon = Muon(matrices.values())
@@ -84,7 +93,7 @@ class Trainer:
 
     def train_step(self, moment: float) -> Sums:
         """One update; its loss, and the share of what matters that was said right, by kind."""
-        phase = Phase.at(moment, self.step)
+        phase = self.recipe.phase(moment, self.step)
         batch = next(self.queue, None)
         if batch is None:
             self.queue = iter(self.stream.batches(phase))
@@ -219,6 +228,14 @@ class Trainer:
         self.history = state["history"]
 
 
+def _begin_with(model: torch.nn.Module, embedded: str) -> None:
+    trained = LLaDAForMaskedLM.from_pretrained(EMBEDDED[embedded], dtype=torch.float32)
+    try:
+        model.load_state_dict(trained.state_dict())
+    except RuntimeError as error:
+        raise UserError(f"this model begins with the weights of {embedded} and its size") from error
+
+
 THRESHOLD = 0.9  # τ, as decoding has it
 
 
@@ -233,6 +250,7 @@ def train(
     minutes: float,
     size: Size = FULL,
     *,
+    recipe: Recipe = TINY,
     seed: int = 1,
     steps: int | None = None,
     resume: bool = False,
@@ -241,7 +259,7 @@ def train(
 ) -> Trainer:
     """Train until the minutes or, if given, the steps are used up; both count over resumes."""
     out.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(out, size, seed)
+    trainer = Trainer(out, size, seed, recipe)
     if resume:
         trainer.load()
     saved = validated = trainer.minutes
@@ -291,6 +309,7 @@ def validate(trainer: Trainer) -> None:
 def main(
     out: Annotated[Path, typer.Option(help="folder for checkpoint, state and curve")],
     minutes: Annotated[float, typer.Option(help="training time, over all resumes")] = 90.0,
+    model: Annotated[str, typer.Option(help=f"which one: {', '.join(RECIPES)}")] = "tiny",
     quick: Annotated[bool, typer.Option(help="a far smaller model on short problems")] = False,
     resume: Annotated[bool, typer.Option(help="go on from state.pt in the folder")] = False,
     steps: Annotated[int | None, typer.Option(help="schedule by steps, not the clock")] = None,
@@ -298,12 +317,15 @@ def main(
     seed: Annotated[int, typer.Option(help="of problems, masks and initial weights")] = 1,
 ) -> None:
     """Train a small masked diffusion language model on the four tiny tasks."""
+    if model not in RECIPES:
+        raise typer.BadParameter(f"model is {model!r}, but takes one of {', '.join(RECIPES)}")
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
     trainer = train(
         out,
         minutes,
         QUICK if quick else FULL,
+        recipe=RECIPES[model],
         seed=seed,
         steps=steps,
         resume=resume,

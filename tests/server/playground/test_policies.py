@@ -23,7 +23,7 @@ def test_every_policy_of_the_schema_has_its_form(server: Process, visit: Visit) 
         expect(page.side("a").locator("h2")).to_have_text(about["title"])
         wanted = {
             {"max_new_tokens": "max_tokens"}.get(name, name) for name in about["parameters"]
-        } - {"trace"}
+        } - {"trace", "logprobs"}
         shown = {field.get_attribute("name") for field in form.locator(".field [name]").all()}
         sliders = {"rho_low", "rho_high"} if form.get_by_role("slider").count() else set()
         chips = {"preset"} if form.locator("[data-preset]").count() else set()
@@ -88,10 +88,10 @@ def test_a_policy_of_a_plugin_is_chosen_changed_run_and_explained(
     if width < 900:
         panel.get_by_text("Settings").click()
     expect(panel.get_by_text("Takes back what it wrote now and then.")).to_be_visible()
-    patience = panel.get_by_label("Patience")
-    expect(patience).to_be_visible()  # its own parameters are not behind "more"
-    expect(patience).to_have_value("3")
-    patience.fill("4")
+    endurance = panel.get_by_label("Endurance")
+    expect(endurance).to_be_visible()  # its own parameters are not behind "more"
+    expect(endurance).to_have_value("3")
+    endurance.fill("4")
     panel.get_by_label("Mood").select_option("grim")
     panel.get_by_label("Initial length").fill("16")
     page.run()
@@ -105,10 +105,10 @@ def test_a_policy_of_a_plugin_is_chosen_changed_run_and_explained(
     assert None not in page.cells()[:3]
     expect(panel.locator(".story")).to_have_text("No doubts. 1 token committed.")
     assert all(
-        part in page.page.url for part in ("a.policy=doubter", "a.patience=4", "a.mood=grim")
+        part in page.page.url for part in ("a.policy=doubter", "a.endurance=4", "a.mood=grim")
     )
-    patience.fill("1")
-    patience.press("Control+Enter")
-    assert page.page.evaluate("document.activeElement.name") == "patience"
-    message = patience.evaluate("input => input.validationMessage")
+    endurance.fill("1")
+    endurance.press("Control+Enter")
+    assert page.page.evaluate("document.activeElement.name") == "endurance"
+    message = endurance.evaluate("input => input.validationMessage")
     assert message.startswith("This takes an integer")
