@@ -92,7 +92,7 @@ def test_decode_params(given: dict[str, Any], field: str, got: str, takes: str) 
         ({"max_rows": 0}, "max_rows", "from 1 to"),
         ({"max_positions": 0}, "max_positions", "from 1 to"),
         ({"logits_megabytes": 0.5}, "logits_megabytes", "an integer"),
-        ({"mask_token_id": -1}, "mask_token_id", "0 to 16777216 or none"),
+        ({"mask_token_id": -1}, "mask_token_id", "from 0 to 16777216 or none"),
         ({"eos_token_id": "2"}, "eos_token_id", "an integer"),
     ],
 )
