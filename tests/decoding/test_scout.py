@@ -39,7 +39,7 @@ def test_it_writes_on_a_short_canvas_whatever_it_started_with(start: int) -> Non
     looked = next(at for at, length in enumerate(lengths) if length >= 512)
     assert looked == (0 if start == 512 else 1)
     for at, length in enumerate(lengths[looked + 1 :], start=looked):
-        assert length <= written[at] + 32 + 8 + 8  # ahead, what is appended with it, or not dropped
+        assert length <= written[at] + 64 + 8 + 8  # ahead, what is appended with it, or not dropped
     assert output.usage.e_ratio >= 0.85
 
 

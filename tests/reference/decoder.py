@@ -46,7 +46,7 @@ class Rule:
     horizon: int = 64
     spare_content: bool = False
     look: int = 512  # scout's three numbers
-    ahead: int = 32
+    ahead: int = 64
     margin: int = 8
     early_stop: bool = False
     order: str = "entropy"  # DreamOn's

@@ -25,7 +25,7 @@ class ScoutParams(CommitParams):
         512, "canvas length to start with; grows to `look` at once", ge=1, le=LONGEST
     )
     look: int = setting(512, "canvas on which the length is read first", ge=1, le=LONGEST)
-    ahead: int = setting(32, "MASKs to keep open ahead of the text", ge=1, le=LONGEST)
+    ahead: int = setting(64, "MASKs to keep open ahead of the text", ge=1, le=LONGEST)
     margin: int = setting(8, "MASKs to keep behind the end of the text", ge=0, le=LONGEST)
 
 
@@ -47,9 +47,6 @@ class Scout(Policy):
         self.expected = 0  # where the text ended on the last canvas that had room for it
         self.doubted: int | None = None  # the early end that was looked into, once
         self.wide = False  # it was not true: from then on there is room for all of the text
-        # With a cache the length holds for some steps, and a window must not run out of MASKs.
-        holds = params.cache == "window" and params.cache_steps > 1
-        self.ahead = params.ahead + (params.cache_window if holds else 0)
 
     @property
     def windows(self) -> bool:  # type: ignore[override]
@@ -102,7 +99,7 @@ class Scout(Policy):
     ) -> tuple[Edit, ...]:
         params, length = self.params, view.length
         left = np.setdiff1d(view.masked, commit, assume_unique=True)
-        ahead = self.ahead + (int(left[0]) if len(left) else length)
+        ahead = params.ahead + (int(left[0]) if len(left) else length)
         whole = self.expected + params.margin if self.wide else 0
         if end is None and length < max(ahead, whole):
             tokens = np.concatenate((view.canvas, prediction.at(commit).token))
