@@ -47,6 +47,13 @@ class Terminal:
             assert time.monotonic() < deadline, f"no {text!r} in:\n{self.shown()}"
             assert self._read(1.0), f"it ended without {text!r}:\n{self.shown()}"
 
+    def wait_until_shown(self, text: str) -> None:
+        """Until it stands on the screen, whatever control sequences drew it."""
+        deadline = time.monotonic() + DEADLINE
+        while text not in self.shown():
+            assert time.monotonic() < deadline, f"no {text!r} in:\n{self.shown()}"
+            assert self._read(1.0), f"it ended without {text!r}:\n{self.shown()}"
+
     def wait(self) -> int:
         """Its exit code, with everything read."""
         while self._read(DEADLINE):

@@ -289,9 +289,9 @@ def test_chat_has_line_editing_and_a_history(tmp_path: Path) -> None:
     first = Terminal("-c", CHAT_ALONE, columns=100, lines=40, home=tmp_path)
     first.wait_for("› ")
     first.type("/set sed 5" + left * 3 + "e\r")  # se|d: the missing letter is put in
-    first.wait_for("seed is 5\n›")  # until it listens again, keys are only echoed
+    first.wait_until_shown("seed is 5\n›")  # until it listens again, keys are only echoed
     first.type(up + "\x7f7\r")  # the same line again, its last digit replaced
-    first.wait_for("seed is 7\n›")
+    first.wait_until_shown("seed is 7\n›")
     first.type("/res\t\r")
     first.wait_for("forgotten: 0 turns")
     first.type("\x04")

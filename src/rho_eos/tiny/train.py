@@ -229,7 +229,9 @@ class Trainer:
 
 
 def _begin_with(model: torch.nn.Module, embedded: str) -> None:
-    trained = LLaDAForMaskedLM.from_pretrained(EMBEDDED[embedded], dtype=torch.float32)
+    trained = LLaDAForMaskedLM.from_pretrained(
+        EMBEDDED[embedded], dtype=torch.float32, trust_remote_code=False
+    )
     try:
         model.load_state_dict(trained.state_dict())
     except RuntimeError as error:
