@@ -153,6 +153,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("bench-cache.json"))
     parser.add_argument("--thresholds", default=",".join(map(str, THRESHOLDS)))
     parser.add_argument("--parts", default="counts,seconds")
+    parser.add_argument("--modes", nargs="*", default=MODES, choices=MODES, help="counts of these")
     parser.add_argument("--repeats", type=int, default=3, help="timed runs of each kind")
     options = parser.parse_args()
     done: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
@@ -167,6 +168,8 @@ def main() -> int:
             how = {"threshold": threshold, **own}
             modes = MODES if own.get("policy") == "fixed" else MODES[:2]
             for mode in modes if "counts" in parts else ():
+                if mode not in options.modes:
+                    continue
                 key = f"{options.limit} {threshold} {policy} {mode}"
                 if key not in done:
                     with console.status(key):

@@ -22,11 +22,11 @@ from benchmarks.problems import REPORTED
 from rho_eos import LLM, DecodeParams
 
 SETTINGS: dict[str, tuple[float, ...]] = {
-    "cache_window": (16, 24, 32, 48, 64),
-    "cache_back": (0, 8, 16, 24, 48),
-    "cache_commits": (16, 24, 32, 48, 64),
-    "cache_steps": (4, 8, 12, 16, 24),
-    "cache_unsure": (0, 0.5, 0.8, 0.9, 0.95),
+    "cache_window": (16, 24, 32, 48),
+    "cache_back": (8, 16, 24, 48),
+    "cache_commits": (16, 32, 48, 64),
+    "cache_steps": (4, 8, 12, 16),
+    "cache_unsure": (0, 0.5, 0.9),
 }
 DECIDING = ("fixed 256", "Asym from 64", "frontier from 64")
 THRESHOLD = 0.999

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from rho_eos.models.loading import TINY
+from rho_eos.models.known import EMBEDDED
 from rho_eos.tiny.tasks import TASKS, held_out
 from rho_eos.tiny.tokenizer import build_tokenizer
 
@@ -69,4 +69,4 @@ def test_it_survives_saving(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) 
 def test_the_shipped_tokenizer_is_the_one_the_code_builds(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
-    assert AutoTokenizer.from_pretrained(TINY).get_vocab() == tokenizer.get_vocab()
+    assert AutoTokenizer.from_pretrained(EMBEDDED["tiny"]).get_vocab() == tokenizer.get_vocab()

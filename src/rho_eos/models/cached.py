@@ -11,7 +11,8 @@ from huggingface_hub.errors import CacheNotFound
 
 from rho_eos.errors import UserError
 from rho_eos.models import FAMILIES
-from rho_eos.models.loading import TINY, measure, weight_files
+from rho_eos.models.known import EMBEDDED
+from rho_eos.models.loading import measure, weight_files
 from rho_eos.models.sanity import check_files, read_json
 
 #: Bytes that a parameter takes. Quantised weights carry scales, and some layers stay as they were.
@@ -52,13 +53,15 @@ class CachedModel:
 
 
 def cached_models() -> list[CachedModel]:
-    """The embedded model, then every commit of every model in the cache, by name."""
-    size = sum(file.stat().st_size for file in TINY.iterdir() if file.is_file())
-    embedded = _describe("tiny", TINY, None, (), size, None)
+    """The embedded models, then every commit of every model in the cache, by name."""
+    embedded = [
+        _describe(name, folder, None, (), _bytes_in(folder), None)
+        for name, folder in EMBEDDED.items()
+    ]
     try:
         cache = scan_cache_dir(constants.HF_HUB_CACHE)
     except (CacheNotFound, OSError):
-        return [embedded]
+        return embedded
     except ValueError as error:
         raise UserError(f"cannot list {constants.HF_HUB_CACHE}: it is no folder") from error
     found = [
@@ -74,7 +77,11 @@ def cached_models() -> list[CachedModel]:
         if repo.repo_type == "model"
         for revision in repo.revisions
     ]
-    return [embedded, *sorted(found, key=lambda each: (each.model.lower(), each.revision or ""))]
+    return [*embedded, *sorted(found, key=lambda each: (each.model.lower(), each.revision or ""))]
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
 
 
 def _describe(

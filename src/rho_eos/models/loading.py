@@ -21,7 +21,7 @@ from rho_eos.models import FAMILIES, find_family
 from rho_eos.models.attention import PACKED
 from rho_eos.models.download import fetch_weights
 from rho_eos.models.hub import HubModel, find_hub_model, remote_header
-from rho_eos.models.known import did_you_mean
+from rho_eos.models.known import EMBEDDED, did_you_mean
 from rho_eos.models.placement import Placement
 from rho_eos.models.quantize import quantize
 from rho_eos.models.sanity import (
@@ -35,7 +35,6 @@ from rho_eos.models.special_tokens import find_special_tokens
 from rho_eos.models.widening import widen
 from rho_eos.tokens import SpecialTokens
 
-TINY = Path(__file__).parent.parent / "tiny" / "checkpoint"
 #: Tokenizers that a repository ships as code, and the class of transformers they copy.
 NATIVE_TOKENIZERS = {"DreamTokenizer": "Qwen2Tokenizer"}
 _LARGE = 200 * 2**20  # bytes of weights from which a progress bar is worth its line
@@ -145,9 +144,9 @@ def choose_device(name: str) -> torch.device:
 
 
 def find_folder(model: str, revision: str | None = None) -> tuple[Path, HubModel | None]:
-    """`tiny`, a local folder, or a Hub id, whose folder in the cache may still lack the weights."""
-    if model == "tiny":
-        return TINY, None
+    """An embedded model, a local folder, or a Hub id, whose folder may still lack the weights."""
+    if model in EMBEDDED:
+        return EMBEDDED[model], None
     path = Path(model).expanduser()
     if path.is_dir():
         return path, None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from rho_eos.config import EngineConfig
 from rho_eos.errors import UserError
+from rho_eos.models.known import EMBEDDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +95,9 @@ PROFILES = {profile.name: profile for profile in (PAPER, TINY)}
 
 
 def choose_profile(config: EngineConfig, name: str | None) -> Profile:
-    """The one asked for; else `tiny` for the embedded model and the paper's for all others."""
+    """The one asked for; else `tiny` for the embedded models and the paper's for all others."""
     if name is None:
-        return TINY if config.model == "tiny" else PAPER
+        return TINY if config.model in EMBEDDED else PAPER
     if name not in PROFILES:
         raise UserError(f"profile is {name!r}, but takes one of {', '.join(PROFILES)}")
     return PROFILES[name]

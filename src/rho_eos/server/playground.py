@@ -5,6 +5,7 @@ from typing import Any
 from rho_eos.decoding.params import DEFAULT_POLICY, DecodeParams
 from rho_eos.decoding.registry import policies
 from rho_eos.errors import UserError
+from rho_eos.models.known import EMBEDDED
 from rho_eos.server.fields import NAMES
 from rho_eos.server.service import Service
 from rho_eos.settings import choices
@@ -61,7 +62,7 @@ def _resolved(given: dict[str, Any]) -> dict[str, Any]:
 
 def _examples(model: str) -> list[dict[str, str]]:
     """Problems of the kind the embedded model was trained on, none of which it has seen."""
-    if model != "tiny":
+    if model not in EMBEDDED:
         return [{"task": "example", "prompt": prompt} for prompt in _GENERIC]
     from rho_eos.tiny.tasks import TASKS, held_out
 

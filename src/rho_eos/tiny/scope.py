@@ -9,13 +9,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rho_eos.models.known import EMBEDDED
 from rho_eos.tiny import humaneval, mbpp
 from rho_eos.tiny.gsm import GAINS, LOSSES, TIMES
 
 EXAMPLE = "Mia has 8 plums. 1) buys 6. 2) eats 5. 3) doubles them. How many are there now?"
 NOTE = (
-    "tiny knows four kinds of numbered problems (stories, sums, list and number programs) and this "
-    f'prompt looks like none of them, so expect nonsense; ask for example "{EXAMPLE}"'
+    "the embedded model knows four kinds of numbered problems (stories, sums, list and number "
+    "programs) and this prompt looks like none of them, so expect nonsense; ask for example "
+    f'"{EXAMPLE}"'
 )
 LARGEST = 40  # of the numbers in its stories and sums
 
@@ -27,8 +29,8 @@ _EVENT = re.compile(
 
 
 def note_on(model: str, prompt: Any) -> str | None:
-    """What to say of a prompt for this model: nothing, unless `tiny` was never taught such."""
-    if model != "tiny":
+    """What to say of a prompt: nothing, unless an embedded model was never taught such."""
+    if model not in EMBEDDED:
         return None
     text = _text_of(prompt)
     return None if text is None or looks_known(text) else NOTE
