@@ -50,10 +50,10 @@ class DecodeParams(Settings):
     cache: Literal["none", "window"] = setting(
         "none", "none: every forward computes every position; window: most compute a window only"
     )
-    cache_window: int = setting(32, "MASKs that a window step computes", ge=1, le=LONGEST)
-    cache_back: int = setting(24, "positions before the first MASK in it", ge=0, le=LONGEST)
-    cache_commits: int = setting(32, "refresh after so many commits", ge=1, le=LONGEST)
-    cache_steps: int = setting(8, "refresh after so many steps", ge=1, le=LONGEST)
+    cache_window: int = setting(24, "MASKs that a window step computes", ge=1, le=LONGEST)
+    cache_back: int = setting(16, "positions before the first MASK in it", ge=0, le=LONGEST)
+    cache_commits: int = setting(48, "refresh after so many commits", ge=1, le=LONGEST)
+    cache_steps: int = setting(12, "refresh after so many steps", ge=1, le=LONGEST)
     cache_unsure: float = setting(
         0.0, "refresh after a commit less confident than this", ge=0, le=1
     )
