@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import settings
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every process
@@ -29,6 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @cache
 def _load(folder: Path) -> Any:
+    import torch
     from transformers import AutoModelForMaskedLM
 
     import rho_eos.models  # noqa: F401  registers the families
@@ -39,6 +39,8 @@ def _load(folder: Path) -> Any:
 @pytest.fixture
 def use_cores() -> Iterator[Callable[[int], None]]:
     """Have torch use so many cores in this test."""
+    import torch
+
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
