@@ -1,5 +1,6 @@
 """Fixtures that several rooms use."""
 
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -20,6 +21,16 @@ settings.load_profile("default")
 DATA = Path(__file__).parent / "data"
 #: Files that take longest. Begun last, one of them would leave other workers with nothing to do.
 LONGEST = ("test_ray_data.py", "test_benchmark.py", "test_golden.py", "test_train.py")
+
+
+def pytest_configure() -> None:
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What all files import stays to the end: the collector need not look through it ever again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ are also seen to start from nothing.
 """
 
 import atexit
+import gc
 import json
 import os
 import select
@@ -206,9 +207,11 @@ if __name__ == "__main__":
     import runpy
 
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # as the commands do
+    import rho_eos.cli
     import rho_eos.llm
     import rho_eos.server.app  # noqa: F401
 
+    gc.freeze()  # what is imported stays, and is shared with the forks
     asked = _serve(socket.socket(fileno=int(sys.argv[1])))
     if asked is not None:
         _become(asked)
