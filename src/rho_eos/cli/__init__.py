@@ -95,9 +95,8 @@ def make_app() -> typer.Typer:
 def main() -> None:
     """Run; an error is one line, with exit code 2 if it is the user's to mend."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    atexit.register(
-        gc.freeze
-    )  # all that is left goes with the process: nobody need look through it
+    # What is left at the end goes with the process: nobody need look through it.
+    atexit.register(gc.freeze)
     try:
         words = sys.argv[1:]
         load_plugins(plugins_in(words))
