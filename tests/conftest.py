@@ -19,8 +19,24 @@ settings.register_profile("default", deadline=None)
 settings.load_profile("default")
 
 DATA = Path(__file__).parent / "data"
-#: Files that take longest. Begun last, one of them would leave other workers with nothing to do.
-LONGEST = ("test_ray_data.py", "test_benchmark.py", "test_golden.py", "test_train.py")
+#: Files that take longest, in this order. Begun last, one of them would leave other workers with
+#: nothing to do.
+LONGEST = (
+    "test_ray_data.py",
+    "test_golden.py",
+    "test_ray_serve.py",
+    "test_train.py",
+    "test_against_reference.py",
+    "test_sandbox_escapes.py",
+    "test_run.py",
+    "test_load.py",
+    "test_faults.py",
+    "test_hub.py",
+    "test_benchmark.py",
+    "test_graders.py",
+    "test_sandbox_verdict.py",
+    "test_window_cache.py",
+)
 
 
 def pytest_configure() -> None:
@@ -34,7 +50,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
 
 
 @cache
