@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import ssl
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,9 @@ from hypothesis import settings
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every process
 # they start; some tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Every HTTP client reads all certificate authorities, 20 ms each time; no server here speaks TLS.
+ssl.create_default_context = cache(ssl.create_default_context)
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("default", deadline=None)
