@@ -24,7 +24,8 @@ def llm(byte_checkpoint: Path) -> LLM:
 
 
 def test_importing_the_package_imports_no_torch() -> None:
-    code = "import rho_eos, rho_eos.cli, rho_eos.cluster.attempts, sys; sys.exit('torch' in sys.modules)"
+    modules = "rho_eos, rho_eos.cli, rho_eos.cluster.attempts"
+    code = f"import {modules}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
