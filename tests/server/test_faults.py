@@ -212,5 +212,4 @@ def test_requests_and_disconnects_in_rounds_leave_nothing_behind() -> None:
         assert not inner._open and not inner._news and not inner._engine._rows
         assert server.metric('rho_eos_requests_total{outcome="cancelled"}') > 0
     growth = (memory[-1] - memory[1]) / (each * (rounds - 2))
-    print("GROWTH", growth, memory)
     assert growth < 5500, f"memory grew by {growth:.0f} bytes a request: {memory}"
