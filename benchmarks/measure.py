@@ -94,7 +94,7 @@ def run_reference(case: Case, rows: int = BATCH, early_stop: bool = False) -> Ru
     rule = rule_of(case.params, early_stop=early_stop)
     with PeakMemory() as memory:
         started = time.perf_counter()
-        results = decode(logits, case.prompts, [rule] * len(case.prompts), ids, rows)
+        results = decode(logits, case.prompts, [rule] * len(case.prompts), ids, rows, timed=True)
         seconds = time.perf_counter() - started
     whole = not case.params.early_stop
     tokens = [row.canvas if whole else returned_tokens(row.canvas, ids) for row in results]

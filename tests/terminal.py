@@ -3,12 +3,12 @@
 import os
 import pty
 import select
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pyte
+
+from tests.forks import Fork
 
 DEADLINE = 120
 
@@ -26,8 +26,8 @@ class Terminal:
             "LINES": str(lines),
             "XDG_STATE_HOME": str(home),
         }
-        self.process = subprocess.Popen(
-            [sys.executable, *map(str, words)],
+        self.process = Fork(
+            *words,
             stdin=follower,
             stdout=follower,
             stderr=follower,

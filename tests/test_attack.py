@@ -15,6 +15,7 @@ SKIPPED = '\n\n@pytest.mark.skip("not here")\ndef test_three():\n    pass\n'
 
 @pytest.fixture
 def area(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take longer than the tests
     monkeypatch.setattr(attack, "TESTS", tmp_path / "tests")
     monkeypatch.setattr(attack, "AREAS", {"mine": ("test_it.py",)})
     (tmp_path / "tests").mkdir()

@@ -4,7 +4,6 @@ import io
 import json
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.cells import cell_len
 from rho_eos import LLM, DecodeParams
 from rho_eos.cli import main
 from rho_eos.cli.watch import Screen
+from tests import forks
 from tests.support import has_content, wait_until
 from tests.terminal import Terminal
 
@@ -205,19 +205,20 @@ def test_interrupted_for_real_nothing_is_lost_or_doubled(
     how: signal.Signals, byte_checkpoint: Path, tmp_path: Path
 ) -> None:
     source, target = requests(tmp_path / "in.jsonl", 60), tmp_path / "out.jsonl"
-    command = [sys.executable, "-m", "rho_eos", "generate", "-m", str(byte_checkpoint)]
-    command += ["-i", str(source), "-o", str(target), "--max-rows", "2", *SHORT]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: has_content(target), 300)
-    process.send_signal(how)
-    _, err = process.communicate(timeout=120)
+    command = ["-m", "rho_eos", "generate", "-m", byte_checkpoint]
+    command += ["-i", source, "-o", target, "--max-rows", "2", *SHORT]
+    with (tmp_path / "err").open("w+b") as said:
+        process = forks.Fork(*command, stderr=said.fileno())
+        wait_until(lambda: has_content(target), 300)
+        process.send_signal(how)
+        process.wait(120)
+        err = forks.read(said)
     assert "Traceback" not in err
     if how is signal.SIGINT:
         assert process.returncode == 130 and "run the same command again to continue" in err
     done = len(target.read_bytes().splitlines())
     assert 0 < done < 60
-    again = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=300)
-    assert again.returncode == 0
+    assert forks.run(*command).returncode == 0
     assert sorted(line["id"] for line in read(target)) == sorted(f"r{n}" for n in range(60))
 
 

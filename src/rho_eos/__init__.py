@@ -10,6 +10,8 @@ Importing the package imports no torch; the names below are loaded when they are
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rho_eos.collector import paused
+
 if TYPE_CHECKING:
     from rho_eos.config import EngineConfig
     from rho_eos.decoding.edits import Append, Delete, Insert, Overwrite, Trim
@@ -70,5 +72,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     for home, names in _HOME.items():
         if name in names:
-            return getattr(import_module(f"rho_eos.{home}"), name)
+            with paused():
+                return getattr(import_module(f"rho_eos.{home}"), name)
     raise AttributeError(f"module 'rho_eos' has no attribute {name!r}")

@@ -14,7 +14,7 @@ class _OneLine(logging.Handler):
 
 
 def load(engine_options: dict[str, Any]) -> "LLM":
-    from rho_eos.llm import LLM
+    from rho_eos import LLM
 
     said = logging.getLogger("rho_eos.llm")
     handler, level, propagate = _OneLine(logging.INFO), said.level, said.propagate

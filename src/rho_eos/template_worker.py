@@ -5,6 +5,7 @@ which no step limit within an interpreter would see. Here the kernel ends both. 
 line: a conversation comes in, its text or what went wrong goes out.
 """
 
+import gc
 import json
 import re
 import signal
@@ -14,8 +15,10 @@ from typing import Any, TextIO
 
 
 def main(seconds: int, megabytes: int, longest: int) -> None:
+    gc.disable()  # what an import makes stays
     from transformers.utils.chat_template_utils import render_jinja_template
 
+    gc.enable()
     answers, sys.stdout = sys.stdout, sys.stderr
     limit_memory(megabytes)
     answer(answers, {})  # ready

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -16,6 +15,7 @@ import psutil
 import pytest
 
 from rho_eos import DecodeParams
+from tests import forks
 from tests.evals.command import Command
 
 PROMPTS = 12
@@ -69,20 +69,15 @@ def test_a_killed_actor_loses_and_doubles_nothing(
 
     out = tmp_path / "ray.jsonl"
     line = [*words, "--output", out, "--ray", cluster, "--ray-actors", "2"]
-    run = subprocess.Popen(
-        [sys.executable, "-m", "rho_eos", *map(str, line)],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    while len(_lines(out)) < 2:
-        assert run.poll() is None, run.stderr and run.stderr.read()
-        time.sleep(0.02)
-    before = _actors()
-    os.kill(before[0].pid, signal.SIGKILL)
-    at_the_kill = len(_lines(out))
-    _, complaints = run.communicate(timeout=600)
-    assert run.returncode == 0, complaints
+    with (tmp_path / "err").open("w+b") as complaints:
+        run = forks.Fork("-m", "rho_eos", *line, stderr=complaints.fileno())
+        while len(_lines(out)) < 2:
+            assert run.poll() is None, forks.read(complaints)
+            time.sleep(0.02)
+        before = _actors()
+        os.kill(before[0].pid, signal.SIGKILL)
+        at_the_kill = len(_lines(out))
+        assert run.wait(600) == 0, forks.read(complaints)
     assert len(before) == 2
     assert at_the_kill < PROMPTS - 2, "everything was done before the kill"
     assert _texts(out) == wants
@@ -115,7 +110,8 @@ def test_eval_on_ray_continues_what_was_begun_without(tmp_path: Path, command: C
 
 
 def test_a_request_that_kills_its_actor_again_and_again_is_given_up(cluster: str) -> None:
-    from rho_eos.cluster.ray_data import RETRIES, Attempts, EngineActor
+    from rho_eos.cluster.attempts import Attempts
+    from rho_eos.cluster.ray_data import RETRIES, EngineActor
     from rho_eos.engine.request import Request
 
     attempts = Attempts()
@@ -139,22 +135,11 @@ def test_a_policy_from_outside_reaches_the_actors(
     for more in ([], ["--ray", cluster, "--ray-actors", "1"]):
         out = tmp_path / f"{len(more)}.jsonl"
         line = [*words, *chosen, "--output", out, *more]
-        done = subprocess.run(
-            [sys.executable, "-m", "rho_eos", *map(str, line)],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )
+        done = forks.run("-m", "rho_eos", *line, cwd=ROOT)
         assert done.returncode == 0, done.stderr
         texts.append(_texts(out))
     assert texts[0] == texts[1]
-    refused = subprocess.run(
-        [sys.executable, "-m", "rho_eos", *map(str, [*line, "--rho-low", "0.3"])],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+    refused = forks.run("-m", "rho_eos", *line, "--rho-low", "0.3", cwd=ROOT)
     assert refused.returncode == 2
     assert "policy until-eos has no parameter 'rho_low'" in refused.stderr
 

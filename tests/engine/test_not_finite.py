@@ -1,8 +1,6 @@
 """Logits that are NaN or infinite end their own row, with a sentence; JSON never holds them."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from rho_eos.decoding.registry import _policies, register_policy
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.request import Request
 from rho_eos.engine.scoring import Masked, score
+from tests import forks
 from tests.checkpoints import write_checkpoint
 from tests.scripted import encode, engine_of, run_all, says
 from tests.server.test_streams import events
@@ -77,10 +76,8 @@ def nan_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_weights_with_nan_are_no_empty_text_with_exit_code_0(nan_checkpoint: Path) -> None:
-    command = [sys.executable, "-m", "rho_eos", "generate", "hello", "--model", str(nan_checkpoint)]
-    done = subprocess.run(
-        [*command, "--max-new-tokens", "16"], capture_output=True, text=True, timeout=240
-    )
+    command = ["-m", "rho_eos", "generate", "hello", "--model", nan_checkpoint]
+    done = forks.run(*command, "--max-new-tokens", "16")
     assert done.returncode == 1
     assert done.stdout == ""
     assert SENTENCE in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr

@@ -4,8 +4,6 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +20,7 @@ from rho_eos.evals.runs.run import Evaluation, Progress, evaluate, make_jobs
 from rho_eos.evals.runs.run_folder import read_samples
 from rho_eos.evals.runs.sources import Answers, AnswerSource, GoldAnswers, Job
 from rho_eos.outputs import FinishReason, Output, Usage
+from tests import forks
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command
 from tests.support import has_content, wait_until
@@ -306,18 +305,20 @@ def test_interrupted_for_real_the_same_command_continues(
     how: signal.Signals, byte_checkpoint: Path, tmp_path: Path
 ) -> None:
     samples = tmp_path / "run" / "samples.jsonl"
-    words = [sys.executable, "-m", "rho_eos", "eval", "-m", str(byte_checkpoint)]
+    words = ["-m", "rho_eos", "eval", "-m", byte_checkpoint]
     words += ["--tasks", "tiny-math,tiny-gsm", "--limit", "20", "--batch-size", "1"]
-    words += [*SHORT, "--threshold", "1", "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    wait_until(lambda: has_content(samples), 300)
-    process.send_signal(how)
-    _, err = process.communicate(timeout=120)
+    words += [*SHORT, "--threshold", "1", "--out", tmp_path / "run"]
+    with (tmp_path / "err").open("w+b") as said:
+        process = forks.Fork(*words, stderr=said.fileno(), start_new_session=True)
+        wait_until(lambda: has_content(samples), 300)
+        process.send_signal(how)
+        process.wait(120)
+        err = forks.read(said)
     assert "Traceback" not in err
     if how is signal.SIGINT:
         assert process.returncode == 130 and "run the same command again to continue" in err
     assert 0 < len(samples.read_bytes().splitlines()) < 40
-    again = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    again = forks.run(*words)
     assert again.returncode == 0, again.stderr
     assert len(ids(tmp_path / "run")) == len(set(ids(tmp_path / "run"))) == 40
 
@@ -327,12 +328,14 @@ def test_ctrl_c_reaches_every_process_and_turns_no_answer_wrong(tmp_path: Path) 
     data, samples = tmp_path / "gsm8k.jsonl", tmp_path / "run" / "samples.jsonl"
     rows = [{"question": f"What is {n} + 1?", "answer": f"#### {n + 1}"} for n in range(600)]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = [sys.executable, "-m", "rho_eos", "eval", "--policy", "gold", "--tasks", "gsm8k"]
-    words += ["--data", str(data), "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    wait_until(lambda: has_content(samples), 300)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=120)
+    words = ["-m", "rho_eos", "eval", "--policy", "gold", "--tasks", "gsm8k"]
+    words += ["--data", data, "--out", tmp_path / "run"]
+    with (tmp_path / "err").open("w+b") as said:
+        process = forks.Fork(*words, stderr=said.fileno(), start_new_session=True)
+        wait_until(lambda: has_content(samples), 300)
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(120)
+        err = forks.read(said)
     assert process.returncode == 130 and "Traceback" not in err
     lines = read_samples(tmp_path / "run")
     assert 0 < len(lines) < 600 and all(line["correct"] for line in lines)

@@ -4,6 +4,7 @@ The solution is wrong each time: `f()` is 1 and the tests want 2.
 """
 
 import textwrap
+from dataclasses import replace
 
 import pytest
 
@@ -191,6 +192,10 @@ ON_LOADING = {
 }
 
 
+#: The second of the two stays until the time is over; it has had its say long before.
+LIMITS = {"fork: go on as two": replace(SHORT, wall_seconds=4)}
+
+
 @pytest.mark.parametrize("trick", list(ON_LOADING))
 @pytest.mark.parametrize("moment", ["on loading", "when called"])
 def test_a_trick_is_not_a_pass(backend: Backend, trick: str, moment: str) -> None:
@@ -200,7 +205,7 @@ def test_a_trick_is_not_a_pass(backend: Backend, trick: str, moment: str) -> Non
     else:
         program = f"def f(*arguments):\n{textwrap.indent(code, '    ')}\n    return 1\n"
     tests = "import math\nassert math.floor(2.5) == 2\nassert f() == 2\nassert abs(f() - 2) < 0.1"
-    result = run_python(program, tests=tests, limits=SHORT, backend=backend)
+    result = run_python(program, tests=tests, limits=LIMITS.get(trick, SHORT), backend=backend)
     assert not result.ok, result
 
 

@@ -4,8 +4,6 @@ import ast
 import json
 import os
 import pty
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import rho_eos
 from rho_eos.config import EngineConfig
 from rho_eos.errors import UserError
 from rho_eos.models.loading import open_checkpoint
+from tests import forks
 from tests.checkpoints import byte_tokenizer
 from tests.models.test_families import changed
 
@@ -72,14 +71,7 @@ def test_nothing_is_asked_on_a_terminal(tmp_path: Path) -> None:
     folders = [booby_trapped(tmp_path, name) for name in ("illada", "llada-moe", "dream")]
     ours, theirs = pty.openpty()
     try:
-        result = subprocess.run(
-            [sys.executable, "-c", LOAD, *map(str, folders)],
-            stdin=theirs,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )
+        result = forks.run("-c", LOAD, *folders, stdin=theirs)
     finally:
         os.close(ours)
         os.close(theirs)
@@ -135,13 +127,7 @@ def test_who_answers_yes_on_a_terminal_is_not_even_asked(tmp_path: Path) -> None
         folders.append(folder)
     ours, theirs = pty.openpty()
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-c", OPEN, *map(str, folders)],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )
+        process = forks.Fork("-c", OPEN, *folders, stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
         os.write(ours, b"y\n" * 50)
         said = b""

@@ -1,8 +1,6 @@
 """Two kinds of server: a real `rho-eos serve` process, and one in this process with a script."""
 
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ import openai
 import pytest
 
 from rho_eos import LLM
+from tests.forks import Fork
 from tests.server.plugin import PLUGIN
 
 MODEL = "random"
@@ -22,7 +21,7 @@ MODEL = "random"
 class Process:
     """A server process, its address and its log."""
 
-    popen: "subprocess.Popen[str]"
+    popen: Fork
     url: str
     log: Path
 
@@ -34,10 +33,9 @@ def start_server(
     folder: Path, log: Path, *options: str, env: dict[str, str] | None = None
 ) -> Process:
     """`rho-eos serve` on a free port; returns once it listens."""
-    command = [sys.executable, "-m", "rho_eos", "serve", str(folder)]
     named = ["--served-model-name", MODEL, "--port", "0", *options]
     with log.open("w") as file:
-        popen = subprocess.Popen([*command, *named], stderr=file, text=True, env=env)
+        popen = Fork("-m", "rho_eos", "serve", folder, *named, stderr=file.fileno(), env=env)
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         found = re.search(r"serving .* at (http://\S+)", log.read_text())

@@ -11,7 +11,7 @@ from tests.server.conftest import MODEL, Process
 from tests.server.test_connections import hammering
 
 #: Below this a wait is the machine's own noise.
-NOISE = 0.02
+NOISE = 0.025
 MOST = 25.0  # times as long
 
 

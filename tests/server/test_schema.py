@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import schemathesis
 from hypothesis import HealthCheck, given, settings
-from schemathesis import GenerationMode
 
 from tests.server.conftest import MODEL, Process
 
@@ -14,8 +12,10 @@ EXAMPLES = 30  # per endpoint and kind
 COMMON = ("model", "max_tokens", "initial_length", "temperature", "seed", "n", "user")
 
 
-def check(operation: Any, mode: GenerationMode) -> set[int]:
+def check(operation: Any, mode: Any) -> set[int]:
     """Send what the schema allows, or what it does not; the statuses that came back."""
+    from schemathesis import GenerationMode
+
     seen = set()
 
     @given(case=operation.as_strategy(generation_mode=mode))
@@ -26,7 +26,7 @@ def check(operation: Any, mode: GenerationMode) -> set[int]:
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    def send(case: schemathesis.Case) -> None:
+    def send(case: Any) -> None:
         if isinstance(case.body, dict) and mode is GenerationMode.POSITIVE:
             # Else nearly all would stop at the first check, or decode for minutes.
             case.body |= {"model": MODEL, "max_tokens": 8, "initial_length": 4}
@@ -48,6 +48,9 @@ def check(operation: Any, mode: GenerationMode) -> set[int]:
 
 
 def test_no_request_makes_the_server_fail(server: Process) -> None:
+    import schemathesis  # here: it takes seconds, and every worker imports all files
+    from schemathesis import GenerationMode
+
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json", timeout=120)
     statuses: dict[str, set[int]] = {}
     for result in schema.get_all_operations():

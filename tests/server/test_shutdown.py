@@ -1,8 +1,6 @@
 """A real process and real signals."""
 
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +9,7 @@ import httpx
 import pytest
 
 from rho_eos import LLM, DecodeParams
+from tests import forks
 from tests.server.conftest import MODEL, Process, start_server
 
 LONG = {"initial_length": 64, "max_tokens": 160, "threshold": 1.0, "block_length": 32}
@@ -59,8 +58,7 @@ def test_bad_options_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
         (["--model", str(tmp_path / "no-model")], "no-model"),
         (["--deadline-seconds", "soon"], "deadline_seconds"),
     ):
-        command = [sys.executable, "-m", "rho_eos", "serve", *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+        done = forks.run("-m", "rho_eos", "serve", *options)
         assert done.returncode == 2
         assert named in done.stderr and len(done.stderr.strip().splitlines()) == 1
 
@@ -69,7 +67,6 @@ def test_a_port_that_is_taken_is_one_line_and_exit_code_2(
     server: Process, byte_checkpoint: Path
 ) -> None:
     port = str(httpx.URL(server.url).port)
-    command = [sys.executable, "-m", "rho_eos", "serve", "--model", str(byte_checkpoint)]
-    done = subprocess.run([*command, "--port", port], capture_output=True, text=True, timeout=240)
+    done = forks.run("-m", "rho_eos", "serve", "--model", byte_checkpoint, "--port", port)
     assert done.returncode == 2
     assert f"port {port}" in done.stderr and "Traceback" not in done.stderr

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +15,12 @@ from rho_eos.models.families.llada import LLaDAForMaskedLM
 from rho_eos.tiny.batches import batches
 from rho_eos.tiny.model import QUICK, new_model
 from rho_eos.tiny.muon import orthogonalised
-from rho_eos.tiny.progress import draw_curve
+from rho_eos.tiny.progress import Sums, draw_curve
 from rho_eos.tiny.rows import RowMaker
 from rho_eos.tiny.tasks import TASKS
 from rho_eos.tiny.tokenizer import build_tokenizer
 from rho_eos.tiny.train import Trainer, train
+from tests import forks
 from tests.support import wait_until
 
 STEPS = 40
@@ -33,14 +32,31 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     return train(tmp_path_factory.mktemp("run"), minutes=5, size=QUICK, steps=STEPS)
 
 
-def losses(trainer: Trainer, steps: int, of: int = STEPS) -> list[float]:
-    """Of the next steps, in a schedule of so many."""
-    return [trainer.train_step(trainer.step / of)["loss"][0] for _ in range(steps)]
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
+    """A checkpoint of some hundred steps, and the loss of each."""
+    out, seen, step = tmp_path_factory.mktemp("long"), [], Trainer.train_step
+
+    def recorded(self: Trainer, moment: float) -> Sums:
+        sums = step(self, moment)
+        seen.append(sums["loss"][0])
+        return sums
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "train_step", recorded)
+        train(out, minutes=60, size=QUICK, steps=400)
+    return out, seen
 
 
-def test_the_loss_falls(tmp_path: Path) -> None:
-    first = losses(Trainer(tmp_path, QUICK, seed=1), 150, of=500)
-    assert sum(first[-10:]) < 0.6 * sum(first[:10])
+def losses(trainer: Trainer, steps: int) -> list[float]:
+    """Of the next steps."""
+    return [trainer.train_step(trainer.step / STEPS)["loss"][0] for _ in range(steps)]
+
+
+def test_the_loss_falls(long_run: tuple[Path, list[float]]) -> None:
+    _, each = long_run
+    assert len(each) == 400
+    assert sum(each[140:150]) < 0.6 * sum(each[:10])
 
 
 def test_the_same_seed_trains_the_same_model(tmp_path: Path) -> None:
@@ -100,16 +116,17 @@ def canvas_loss(model: LLaDAForMaskedLM) -> float:
 
 def test_a_run_by_the_clock_with_a_kill_in_between(tmp_path: Path) -> None:
     """The whole command, killed once it has saved, and run again for the rest of its time."""
-    command = [sys.executable, "-m", "rho_eos.tiny.train", "--out", str(tmp_path), "--quick"]
-    command += ["--minutes", str(MINUTES), "--save-minutes", str(MINUTES / 10)]
+    command = ["-m", "rho_eos.tiny.train", "--out", tmp_path, "--quick"]
+    command += ["--minutes", MINUTES, "--save-minutes", MINUTES / 10]
     state = tmp_path / "state.pt"
-    with subprocess.Popen(command) as first:
-        wait_until(state.exists, 240)
-        first.kill()
+    first = forks.Fork(*command)
+    wait_until(state.exists, 240)
+    first.kill()
+    first.wait(60)
     step, _, minutes = torch.load(state, weights_only=True)["progress"]
     assert step > 0
     assert minutes < MINUTES
-    subprocess.run([*command, "--resume"], check=True)
+    assert forks.Fork(*command, "--resume").wait(300) == 0
     after = torch.load(state, weights_only=True)["progress"]
     assert after[0] > step
     assert after[2] >= MINUTES
@@ -122,9 +139,10 @@ def test_a_run_by_the_clock_with_a_kill_in_between(tmp_path: Path) -> None:
     assert answer.usage.n_token > 0
 
 
-def test_some_hundred_steps_teach_it_what_answers_look_like_and_to_end_them(tmp_path: Path) -> None:
-    train(tmp_path, minutes=60, size=QUICK, steps=400)
-    llm = LLM(str(tmp_path), device="cpu")
+def test_some_hundred_steps_teach_it_what_answers_look_like_and_to_end_them(
+    long_run: tuple[Path, list[float]],
+) -> None:
+    llm = LLM(str(long_run[0]), device="cpu")
     untrained = new_model(QUICK, build_tokenizer()).eval()
     assert canvas_loss(llm.model) < 0.3 * canvas_loss(untrained)
     problems = [task.problem(seed, 1) for task in TASKS.values() for seed in range(5)]

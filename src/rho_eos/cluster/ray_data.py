@@ -14,7 +14,6 @@ import os
 import pickle
 import socket
 import threading
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ import numpy as np
 import ray
 import ray.data
 
+from rho_eos.cluster.attempts import Attempts
 from rho_eos.config import EngineConfig
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.errors import RequestFailedError
@@ -44,18 +44,6 @@ RETRIES = 5  # of a request whose actor died: one that kills its machine must no
 REACH_SECONDS = 5.0
 
 Block = dict[str, np.ndarray]
-
-
-class Attempts:
-    """Counts how often each request was begun: Ray gives a block of a dead actor out for ever."""
-
-    def __init__(self) -> None:
-        self._begun: Counter[str] = Counter()
-
-    def begin(self, ids: list[str]) -> list[int]:
-        """These are begun once more; how often by now."""
-        self._begun.update(ids)
-        return [self._begun[id] for id in ids]
 
 
 class EngineActor:

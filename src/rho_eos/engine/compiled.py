@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AttentionInterface
 
 from rho_eos.engine.batch import PackedBatch
-from rho_eos.models.attention import PACKED, packed_attention
+from rho_eos.models.attention import PACKED, AttentionInterface, packed_attention
 
 LEAST = 64  # positions in the smallest batch
 

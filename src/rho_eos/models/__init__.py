@@ -1,15 +1,18 @@
 """Native masked diffusion models. Importing this registers them with transformers' Auto classes."""
 
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
-from transformers.conversion_mapping import register_checkpoint_conversion_mapping
+from rho_eos.collector import paused
 
-from rho_eos.models.families import load_families
-from rho_eos.models.families.a2d_qwen3 import A2DQwen3Config, A2DQwen3ForMaskedLM
-from rho_eos.models.families.dream import DreamConfig, DreamForMaskedLM
-from rho_eos.models.families.llada import LLaDAConfig, LLaDAForMaskedLM
-from rho_eos.models.family import FAMILIES, find_family
+with paused():
+    from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+    from transformers.conversion_mapping import register_checkpoint_conversion_mapping
 
-load_families()
+    from rho_eos.models.families import load_families
+    from rho_eos.models.families.a2d_qwen3 import A2DQwen3Config, A2DQwen3ForMaskedLM
+    from rho_eos.models.families.dream import DreamConfig, DreamForMaskedLM
+    from rho_eos.models.families.llada import LLaDAConfig, LLaDAForMaskedLM
+    from rho_eos.models.family import FAMILIES, find_family
+
+    load_families()
 for _family in FAMILIES.values():
     AutoConfig.register(_family.name, _family.config, exist_ok=True)
     AutoModel.register(_family.config, _family.stack, exist_ok=True)
