@@ -157,7 +157,10 @@ def window_decode(
             rho = sum(guesses[at].token == ids.eos for at in masked) / len(masked)
             tail = kept[start:]
             if rule.policy == "rho-eos":
+                length = len(canvas)
                 adjust(canvas, tail, touched, rho, n, rule, ids, net)
+                far_too_short = exact(rho) < exact(rule.low) / 2
+                refresh = refresh or (len(canvas) > length and far_too_short)
             kept[start:] = tail
         predicted = any(guesses[at].token in ids.ends for at in open_)
         sees_end = predicted or bool(set(canvas) & set(ids.ends))

@@ -42,13 +42,18 @@ class RhoEos(Policy):
     )
     Params = RhoEosParams
     edits = (Append, Trim)
-    windows = True
     params: RhoEosParams
 
     def __init__(self, params: RhoEosParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
         self.signal = SIGNALS[params.signal]
         self.needs = Needs(whole_canvas=params.signal == "confidence")
+        self.far_too_short = False  # so the last forward found the canvas
+
+    @property
+    def windows(self) -> bool:  # type: ignore[override]
+        """Far from the region one growth is a part of what is wanted: the next forward goes on."""
+        return not self.far_too_short
 
     def commit(self, view: View, prediction: Prediction) -> Positions:
         return commit_by_threshold(view, prediction, self.params, self.special)
@@ -56,7 +61,10 @@ class RhoEos(Policy):
     def step(self, view: View, prediction: Prediction) -> Step:
         commit = self.commit(view, prediction)
         rho = self.signal(view, prediction, self.special.eos)
-        return Step(commit, self._edits(view, prediction, commit, rho), rho)
+        edits = self._edits(view, prediction, commit, rho)
+        grows = any(isinstance(edit, Append) for edit in edits)
+        self.far_too_short = grows and rho is not None and rho < self.params.region[0] / 2
+        return Step(commit, edits, rho)
 
     def _edits(
         self, view: View, prediction: Prediction, commit: Positions, rho: float | None
