@@ -166,6 +166,7 @@ BAD_FITS = {  # sizes that are sane but not those of the weights
     "wide": config(d_model=65_536, n_heads=1024),
     "inner": config(mlp_hidden_size=2**24),
     "vocabulary": config(embedding_size=2**24, vocab_size=2**24),
+    "inner, hidden by a list of layers": config(mlp_hidden_size=2**20, moe_layer_freq=[0]),
     "odd heads": config(n_heads=32),
     "uneven heads": config(n_kv_heads=3, n_heads=4),
 }
