@@ -74,7 +74,9 @@ def test_a_line_without_end_is_named_and_never_held(tmp_path: Path, name: str) -
     assert [number for number, *_ in rows] in ([1, 3, 5], [1, 2, 3, 4, 5], [1, 3, 4, 5])
     refused = [(where, content) for _, where, content in rows if isinstance(content, UserError)]
     assert [where for where, _ in refused] == [f"{path}:4"]
-    assert str(refused[0][1]) == f"{path}:4: longer than {LONGEST_LINE} bytes, the most that is read"
+    assert (
+        str(refused[0][1]) == f"{path}:4: longer than {LONGEST_LINE} bytes, the most that is read"
+    )
     assert peak < 6 * LONGEST_LINE, f"{peak >> 20} MiB"
 
 
