@@ -89,10 +89,11 @@ def _csv_rows(path: Path) -> Rows:
             try:
                 content = next(reader, None)
             except csv.Error as error:
-                content = UserError(f"{path}:{reader.line_num}: not CSV: {error}")
+                content = UserError(f"{path}:{reader.reader.line_num}: not CSV: {error}")
             if content is None:
                 return
-            where = f"{path}:{reader.line_num}"
+            number = reader.reader.line_num  # its own number stays behind at a bad line
+            where = f"{path}:{number}"
             if isinstance(content, dict):
                 if None in content or None in content.values():
                     content = UserError(
@@ -100,7 +101,7 @@ def _csv_rows(path: Path) -> Rows:
                     )
                 elif not is_whole("".join(content.values())):  # what stands in for other bytes
                     content = UserError(f"{where}: not UTF-8 text")
-            yield Row(reader.line_num, where, content)
+            yield Row(number, where, content)
 
 
 def _parquet_rows(path: Path) -> Rows:
