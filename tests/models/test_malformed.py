@@ -166,7 +166,6 @@ BAD_FITS = {  # sizes that are sane but not those of the weights
     "wide": config(d_model=65_536, n_heads=1024),
     "inner": config(mlp_hidden_size=2**24),
     "vocabulary": config(embedding_size=2**24, vocab_size=2**24),
-    "inner, hidden by a list of layers": config(mlp_hidden_size=2**20, moe_layer_freq=[0]),
     "odd heads": config(n_heads=32),
     "uneven heads": config(n_kv_heads=3, n_heads=4),
 }
@@ -250,6 +249,7 @@ BAD_TEMPLATES = {
     "a list": template(["a"]),
     "a list of templates": template([{"name": "tool_use", "template": "x"}]),
     "an empty one": template(""),
+    "half a character": template("{{ '\\ud800' }}"),
     "a huge file": lambda folder: (folder / "chat_template.jinja").write_text("x" * 2**21),
 }
 CASES: dict[str, Change] = {
