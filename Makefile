@@ -52,7 +52,7 @@ attack: $(DEV) ## everything that attacks sandbox, server, engine, files and che
 audit: $(READY) ## known vulnerabilities of the tested versions; asks a database on the network
 	@$(PYTHON) -m venv $(VENV)/audit
 	@$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
-	@$(VENV)/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
+	@$(VENV)/audit/bin/python -m tests.audit $(VENV)/audit/bin/pip-audit
 
 lint: $(DEV) ## ruff and mypy
 	$(BIN)/ruff format --check .

@@ -27,9 +27,11 @@ AREAS: dict[str, tuple[str, ...]] = {
         "server/test_connections.py",
         "server/test_faults.py",
         "server/test_fuzz.py",
+        "server/test_hardened.py",
         "server/test_hosts.py",
         "server/test_load.py",
         "server/test_security.py",
+        "server/test_shutdown.py",
     ),
     "engine": (
         "engine/test_any_parameters.py",
@@ -38,9 +40,14 @@ AREAS: dict[str, tuple[str, ...]] = {
         "test_bounds.py",
         "test_streaming.py",
     ),
-    "files": ("test_jsonl.py", "evals/test_run.py"),
+    "files": (
+        "test_jsonl.py",
+        "test_files_of_requests.py",
+        "server/test_batch.py",
+        "evals/test_run.py",
+    ),
     "checkpoints": (
-        "models/test_malformed.py",
+        "models/test_malformed*.py",
         "models/test_remote_code.py",
         "test_chat_template.py",
         "test_user_text.py",

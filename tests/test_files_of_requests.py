@@ -195,11 +195,19 @@ def test_input_as_a_table_or_plain_text(job: Job) -> None:
 
 def test_bad_rows_of_tables_and_texts_are_named(job: Job) -> None:
     table, text = job.folder / "in.csv", job.folder / "in.txt"
-    table.write_text("prompt,seed\ngood,1\nbad,x\nshort\nalso good,\n")
-    result = job(source=table)
-    assert result.code == 2 and {line["id"] for line in job.lines} == {"2", "5"}
-    assert re.search(r"in\.csv:3: seed is 'x', but takes an integer", result.err)
-    assert re.search(r"in\.csv:4: expected the 2 columns", result.err)
+    table.write_bytes(
+        b'prompt,seed\ngood,1\nbad,x\nshort\nalso good,\n\xff\xfe,1\n"a"b,1\n'
+        + b"x" * 200_000
+        + b',1\nthe last good,2\n"never closed,3\n'
+    )
+    for already in ("3 generated", "0 generated, 3 were there already"):
+        result = job(source=table)
+        assert result.code == 2 and already in result.err
+        assert {line["id"] for line in job.lines} == {"2", "5", "9"}
+        assert re.search(r"in\.csv:3: seed is 'x', but takes an integer", result.err)
+        assert re.search(r"in\.csv:4: expected the 2 columns", result.err)
+        assert re.search(r"in\.csv:6: not UTF-8 text", result.err)
+        assert all(re.search(rf"in\.csv:{row}: not CSV: ", result.err) for row in (7, 8, 10))
     job.target.unlink()
     text.write_bytes(b"good\n\xff\xfe\n")
     result = job(source=text)

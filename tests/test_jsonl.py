@@ -1,11 +1,14 @@
+import gzip
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rho_eos import jsonl, rows
 from rho_eos.errors import StorageError, UserError
 from rho_eos.jsonl import WITH_ID, ResultFile, read_lines
 from tests.support import largest_file
@@ -51,6 +54,30 @@ def test_reading_names_file_and_line_of_what_is_no_object(tmp_path: Path) -> Non
     assert found[1] == {"prompt": "a"} and found[5] == {"prompt": "b"}
     assert str(found[2]).startswith(f"{path}:2: not JSON")
     assert str(found[4]) == f"{path}:4: not a JSON object"
+
+
+@pytest.mark.parametrize("name", ["in.jsonl.gz", "in.jsonl", "in.txt"])
+def test_a_line_without_end_is_named_and_never_held(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small archive holds a line of any length: only what is read of one is ever in memory, and
+    the next lines follow."""
+    most = 2**18
+    for module in (jsonl, rows):
+        monkeypatch.setattr(module, "LONGEST_LINE", most)
+    path = tmp_path / name
+    with gzip.open(path, "wb") if name.endswith("gz") else path.open("wb") as file:
+        file.write(b'{"prompt": "a"}\n' + b" " * 50 * most)
+        file.write(b'\n{"prompt": "b"}\n' + b'"' * 50 * most)
+        file.write(b'\n{"prompt": "c"}\n')
+    tracemalloc.start()
+    found = list(rows.read_rows(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [row.number for row in found] == [1, 3, 4, 5]
+    refused = [str(row.content) for row in found if isinstance(row.content, UserError)]
+    assert refused == [f"{path}:4: longer than {most} bytes, the most that is read"]
+    assert peak < 12 * most, f"{peak} bytes"
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, KeysView
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from rho_eos.errors import StorageError, UserError
 from rho_eos.user_text import is_whole
@@ -23,6 +24,9 @@ from rho_eos.user_text import is_whole
 WITH_ID = b'{"id": "'
 #: What may be half a character: only then is a line looked at twice.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+
+#: Bytes of a line that is read at all: a small archive can hold a line of any length.
+LONGEST_LINE = 16 * 2**20
 
 Line = dict[str, Any]
 
@@ -51,15 +55,29 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     check_regular(path)
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(file, start=1):
-                if raw.strip():
-                    yield number, raw
+            yield from numbered(file)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
+def numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Likewise, of an open file. Of a line that is too long only the beginning is handed out, and
+    no more of it is in memory at once: `parse` refuses it."""
+    for number in count(1):
+        raw = file.readline(LONGEST_LINE + 1)
+        if not raw:
+            return
+        rest = raw
+        while len(rest) > LONGEST_LINE and not rest.endswith(b"\n"):
+            rest = file.readline(LONGEST_LINE + 1)
+        if raw.strip():
+            yield number, raw
+
+
 def parse(raw: bytes, where: str) -> Any:
     """The JSON value of a line, or the complaint about it."""
+    if len(raw) > LONGEST_LINE:
+        return UserError(f"{where}: longer than {LONGEST_LINE} bytes, the most that is read")
     try:
         value = json.loads(raw)
         if _SURROGATE.search(raw) and not is_whole(json.dumps(value, ensure_ascii=False)):

@@ -62,8 +62,10 @@ def encode_chat(messages: Sequence[Message], tokenizer: Any, answer_prefix: str 
         return encode_as_text(tokenizer, text + answer_prefix, add_special_tokens=True)
     _check_other_fields(messages, tokenizer)
     alone = render(tokenizer, [_marked(message, n) for n, message in enumerate(messages)])
-    own = added_among(tokenizer, encode_with_added(tokenizer, alone))
     text = render(tokenizer, messages) + answer_prefix
+    if not is_whole(alone + text):  # messages are, by now
+        raise UserError("the model's chat template writes half a character (an unpaired surrogate)")
+    own = added_among(tokenizer, encode_with_added(tokenizer, alone))
     ids = encode_with_added(tokenizer, text)
     if added_among(tokenizer, ids) == own:
         return ids

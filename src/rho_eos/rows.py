@@ -9,10 +9,11 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from rho_eos.errors import UserError, needs_extra
-from rho_eos.jsonl import check_regular, parse, raw_lines
+from rho_eos.jsonl import LONGEST_LINE, check_regular, numbered, parse, raw_lines
+from rho_eos.user_text import is_whole
 
 
 class Row(NamedTuple):
@@ -51,9 +52,8 @@ def _json_rows(path: Path) -> Rows:
 
 def _gzip_rows(path: Path) -> Rows:
     with gzip.open(path, "rb") as file:
-        for number, raw in enumerate(file, start=1):
-            if raw.strip():
-                yield _json_row(path, number, raw)
+        for number, raw in numbered(cast(BinaryIO, file)):
+            yield _json_row(path, number, raw)
 
 
 def _json_row(path: Path, number: int, raw: bytes) -> Row:
@@ -65,6 +65,9 @@ def _text_rows(path: Path) -> Rows:
     """A prompt on each line."""
     for number, raw in raw_lines(path):
         where = f"{path}:{number}"
+        if len(raw) > LONGEST_LINE:
+            yield Row(number, where, parse(raw, where))
+            continue
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
@@ -75,20 +78,30 @@ def _text_rows(path: Path) -> Rows:
 
 def _csv_rows(path: Path) -> Rows:
     """The first line names the fields; every value is text."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.DictReader(file, strict=True)
         try:
-            for row in reader:
-                where = f"{path}:{reader.line_num}"
-                content: Any = row
-                if None in row or None in row.values():
-                    columns = len(reader.fieldnames or ())
-                    content = UserError(
-                        f"{where}: expected the {columns} columns of the first line"
-                    )
-                yield Row(reader.line_num, where, content)
-        except (csv.Error, UnicodeDecodeError) as error:
+            names = reader.fieldnames or ()
+        except csv.Error as error:
             raise UserError(f"cannot read {path} as CSV: {error}") from error
+        while True:
+            content: Any
+            try:
+                content = next(reader, None)
+            except csv.Error as error:
+                content = UserError(f"{path}:{reader.reader.line_num}: not CSV: {error}")
+            if content is None:
+                return
+            number = reader.reader.line_num  # its own number stays behind at a bad line
+            where = f"{path}:{number}"
+            if isinstance(content, dict):
+                if None in content or None in content.values():
+                    content = UserError(
+                        f"{where}: expected the {len(names)} columns of the first line"
+                    )
+                elif not is_whole("".join(content.values())):  # what stands in for other bytes
+                    content = UserError(f"{where}: not UTF-8 text")
+            yield Row(number, where, content)
 
 
 def _parquet_rows(path: Path) -> Rows:

@@ -282,6 +282,26 @@ def test_a_deep_tree_is_cleaned_up(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_names_that_stand_in_the_way_are_cleaned_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Folders are moved before they are removed: to names that the code cannot have taken."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = """
+    import os
+    for number in range(50):
+        os.makedirs(f".rho-eos-{number}/full/of/folders")
+        open(f".rho-eos-{number + 50}", "w").close()
+    os.makedirs("a/b/c/d")
+    os.mkfifo("a/b/fifo")
+    os.symlink("/", "a/root")
+    os.makedirs(b"\\xff\\n/x/y")
+    """
+    result = run_python(textwrap.dedent(code), backend=Backend.UNSAFE)
+    assert result.ok, result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failure_of_the_grader_itself_ends_the_sandbox(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -249,6 +249,7 @@ BAD_TEMPLATES = {
     "a list": template(["a"]),
     "a list of templates": template([{"name": "tool_use", "template": "x"}]),
     "an empty one": template(""),
+    "half a character": template("{{ '\\ud800' }}"),
     "a huge file": lambda folder: (folder / "chat_template.jinja").write_text("x" * 2**21),
 }
 CASES: dict[str, Change] = {

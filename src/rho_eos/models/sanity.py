@@ -153,11 +153,11 @@ def described_parameters(config: Any) -> int:
     width = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
     heads = config.num_attention_heads + (config.num_key_value_heads or config.num_attention_heads)
     attention = 2 * hidden * width * heads
-    dense = 3 * hidden * (config.intermediate_size or 0)
-    experts = getattr(config, "num_experts", None) or 0
-    sparse = 3 * hidden * experts * (getattr(config, "expert_intermediate_size", None) or 0)
-    kinds = getattr(config, "moe_layer_freq", None) or [int(experts > 0)] * layers
-    inner = sum(sparse if kind else dense for kind in kinds)
+    inner = layers * 3 * hidden * (config.intermediate_size or 0)
+    if hasattr(type(config), "moe_layer_freq"):  # else a field that its family does not read
+        sparse = sum(config.moe_layer_freq)
+        experts = config.num_experts * config.expert_intermediate_size
+        inner = inner // layers * (layers - sparse) + sparse * 3 * hidden * experts
     ends = config.vocab_size * hidden * (1 if config.tie_word_embeddings else 2)
     return int(layers * attention + inner + ends)
 

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from rho_eos.server.config import ServerConfig
 
 #: A body in pieces smaller than this on average costs more to take apart than it carries.
-SMALLEST_CHUNK = 64
+SMALLEST_CHUNK = 512
 _FREE_CHUNKS = 256
 #: Time for a client to read the answer to a request that it is still sending, and in which it must
 #: take some of what is left of one, before the connection is cut.
@@ -95,12 +95,14 @@ class PatientTransport:
 def strict_protocol(config: ServerConfig) -> type[H11Protocol]:
     """The protocol for uvicorn, with the limits of this server.
 
-    It closes a connection on which the head of a request takes too long; bodies have their own
-    limit, and uvicorn itself closes those that stay silent between requests.
+    It closes a connection on which the head of a request takes too long, and cuts one whose client
+    takes nothing of an answer for as long as an answer may take; bodies have their own limit, and
+    uvicorn itself closes those that stay silent between requests.
     """
 
     class StrictProtocol(H11Protocol):
         _patience: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
@@ -112,9 +114,21 @@ def strict_protocol(config: ServerConfig) -> type[H11Protocol]:
             self._watch_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            if self._patience is not None:
-                self._patience.cancel()
+            for timer in (self._patience, self._unread):
+                if timer is not None:
+                    timer.cancel()
             super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            if self._unread is None:
+                self._unread = self.loop.call_later(config.deadline_seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = None
 
         def data_received(self, data: bytes) -> None:
             if self.transport.leaving:  # type: ignore[attr-defined]

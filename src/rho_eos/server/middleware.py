@@ -1,6 +1,7 @@
 """What happens around every request: an id, a line in the log, limits on the body, safe headers."""
 
 import asyncio
+import errno
 import logging
 import re
 import time
@@ -10,7 +11,7 @@ from contextvars import ContextVar
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rho_eos.server.errors import ApiError
+from rho_eos.server.errors import RETRY, ApiError, bad_request
 
 logger = logging.getLogger(__name__)
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
@@ -36,6 +37,10 @@ _PROBES = ("/health", "/ready")
 #: A body that is too large is read on (and thrown away) up to so many times the limit, because a
 #: client that is still sending would see a broken connection instead of the answer.
 _PATIENCE = 16
+#: Lists and objects take far longer to read than texts of their size: so many in each byte that a
+#: body may have. Brackets in texts count as well, which leaves room for those.
+_CONTAINERS_PER_BYTE = 0.1
+_FEW_CONTAINERS = 1000
 
 
 class RequestLog:
@@ -67,6 +72,14 @@ class RequestLog:
 
         try:
             await self.app(scope, receive, send_named)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            # Told like those who could not even be let in: not with a traceback for each.
+            context = {"message": "a request needed a file", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+            if not status:
+                await _out_of_files().response()(scope, receive, send_named)
         finally:
             # The path is a client's word too: percent-encoded, it cannot forge a line of the log.
             path = scope.get("raw_path", b"").decode("ascii", "backslashreplace")[:200]
@@ -75,6 +88,11 @@ class RequestLog:
                 logging.DEBUG if _is_probe(scope) and status < 400 else logging.INFO,
                 *("%s %s %s %.3fs", scope["method"], path, status or "disconnected", took),
             )
+
+
+def _out_of_files() -> ApiError:
+    message = "the server has no file descriptors left; try again later"
+    return ApiError(503, message, "overloaded", headers={**RETRY, "Connection": "close"})
 
 
 def _is_probe(scope: Scope) -> bool:
@@ -106,6 +124,11 @@ class BodyLimit:
             return
         if body is None:
             return  # the client left while it was sending
+        most = max(_FEW_CONTAINERS, int(self.max_bytes * _CONTAINERS_PER_BYTE))
+        if body.count(b"[") + body.count(b"{") > most:
+            crowded = bad_request(f"the body holds more than {most} lists and objects")
+            await crowded.response()(scope, receive, send)
+            return
         replayed = False
 
         async def receive_again() -> Message:

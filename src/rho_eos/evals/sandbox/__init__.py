@@ -19,14 +19,18 @@ Covered, by the backends `bubblewrap` and `namespaces`:
   own (`inside/judge.py`). The code is asked to call its functions and sends back values; the
   tests, which it never sees, compare them and report on a pipe that it never had. What it does to
   its interpreter, its output, its exit status or its descriptors is its own affair, and an object
-  of its own class is neither equal to a plain value nor can one be calculated with.
+  of its own class is neither equal to a plain value nor can one be calculated with. It does not
+  steer the tests either: an assertion of theirs that failed stays failed, whoever caught it (a
+  block or a caller of the code), no call ends an iteration of theirs, and nothing that it sends
+  is taken for an address in their memory.
 
 What tests may do with the code, and what is different from one process: plain values, containers
 and some types of the standard library and numpy are copied, and arguments that were changed in
 place are changed; functions, classes, objects, iterators, coroutines and errors work from afar.
 An object is compared and calculated with only if the other one is an object of the code, too; a
 class of the code cannot be inherited from; output and input of the code cannot be redirected; a
-name that the tests assign is not seen by the code.
+name that the tests assign is not seen by the code; `StopIteration` comes out of `next`, `send` and
+`throw` only, and is a `RuntimeError` from any other call.
 
 Not covered:
 

@@ -1,6 +1,7 @@
 """A throw-away folder that can be removed whatever untrusted code has left in it."""
 
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,8 +22,10 @@ def remove(folder: Path) -> None:
     """Remove a folder with all that is in it, however deep: what cannot be removed stays.
 
     Every folder inside is first moved to the top, so that no path gets long and nothing recurses.
+    What it is called there nobody can have known before.
     """
-    names = (folder / f".rho-eos-{number}" for number in count())
+    prefix = f".rho-eos-{secrets.token_hex(8)}"
+    names = (folder / f"{prefix}-{number}" for number in count())
     waiting = [folder]
     while waiting:
         current = waiting.pop()

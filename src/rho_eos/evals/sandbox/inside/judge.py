@@ -79,6 +79,8 @@ def judge(tests: str, wire: Wire, verdict: int) -> NoReturn:
         vars(module)["__builtins__"] = Names(peer, tests)
         exec(program, vars(module))
         flush()
+        if peer.failed is not None:
+            raise peer.failed
         if peer.broken is None:
             os.write(verdict, PASSED)
             exit_code = 0

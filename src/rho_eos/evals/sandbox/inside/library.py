@@ -20,6 +20,9 @@ TEXTS = {"decimal.Decimal", "fractions.Fraction", "uuid.UUID", "pathlib.PosixPat
 DATES = {"datetime.date", "datetime.time", "datetime.datetime"}
 FRAMES = "__frames_of_solution__"
 VIEWS: dict[type, str] = {type({}.keys()): "keys", type({}.items()): "items"}
+ARRAYS = "biufcUS"  # kinds of numpy's types whose items are plain values
+OURS_ALONE = ("inside", "solution", "tests")  # modules of the sandbox and of those who run in it
+FRAMEWORKS = ("unittest", "doctest")  # whose errors are words to whoever runs tests: "skip this"
 
 
 def describe(value: Any) -> tuple[Any, ...] | None:
@@ -54,7 +57,7 @@ def describe(value: Any) -> tuple[Any, ...] | None:
 
 def describe_numpy(value: Any) -> tuple[Any, ...] | None:
     dtype = getattr(value, "dtype", None)
-    if dtype is None or dtype.kind not in "biufcUS":
+    if dtype is None or dtype.kind not in ARRAYS:
         return None
     if type(value).__name__ == "ndarray":
         return ("array", dtype.str, value.shape, value.tolist())
@@ -74,7 +77,9 @@ def imported(name: str) -> Any:
 
 def module(name: str) -> Any:
     """A module that is installed beside us: its files are not the sender's to write."""
-    if not all(part.isidentifier() and part[0] != "_" for part in name.split(".")):
+    parts = name.split(".")
+    known = all(part.isidentifier() and part[0] != "_" for part in parts)
+    if not known or parts[0] in OURS_ALONE:
         raise ImportError(f"no module {name!r} for tests")
     __import__(name)
     return sys.modules[name]
@@ -120,8 +125,18 @@ def named_tuple(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> 
 
 
 def array(dtype: str, shape: tuple[int, ...], items: Any) -> Any:
+    """Of plain items only: numpy would ask any other where in memory its data lie."""
     numpy = __import__("numpy")
-    return numpy.array(items, dtype=numpy.dtype(dtype)).reshape(shape)
+    kind, waiting = numpy.dtype(dtype), [items]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is list:
+            waiting += item
+        elif type(item) not in (bool, int, float, complex, str, bytes):
+            raise TypeError("an array of what is no plain value")
+    if kind.kind not in ARRAYS or kind.shape:
+        raise TypeError("an array of no plain type")
+    return numpy.array(items, dtype=kind).reshape(shape)
 
 
 def error(kind: Any, arguments: Any, members: Any, frames: Any) -> BaseException:
@@ -140,9 +155,15 @@ def error(kind: Any, arguments: Any, members: Any, frames: Any) -> BaseException
     return made
 
 
+def is_own_failure(error: BaseException | None) -> bool:
+    """Whether a test of this process failed, as opposed to an assertion of the other one."""
+    return isinstance(error, AssertionError) and FRAMES not in vars(error)
+
+
 def error_class(name: str, module: str, base: str) -> type[BaseException]:
     """A class for errors that the other side has a class for: the same one if we have it too."""
-    standard = module.partition(".")[0] in sys.stdlib_module_names
+    package = module.partition(".")[0]
+    standard = package in sys.stdlib_module_names and package not in FRAMEWORKS
     ours = getattr(sys.modules.get(module), name, None) if standard else None
     if isinstance(ours, type) and issubclass(ours, BaseException):
         return ours

@@ -55,6 +55,7 @@ def rounded(name: str) -> Callable[[Any], Any]:
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": call,
+    "step": call,
     "getattr": getattr,
     "setattr": setattr,
     "delattr": delattr,
@@ -99,7 +100,7 @@ def permit_outsider(name: str, arguments: tuple[Any, ...], handed_out: bool) -> 
     the program it is part of stays out of reach, and so does everything it was not handed.
     """
     target = arguments[0] if arguments else None
-    closed = not handed_out or isinstance(target, CLOSED)
+    closed = not handed_out or any(isinstance(argument, CLOSED) for argument in arguments)
     if closed or name not in OPERATIONS or name in ("copy", "deepcopy", "await", "dir"):
         raise PermissionError(f"{name} is not for the solution")
     if name in ("getattr", "setattr", "delattr") and (

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 REQUEST, RESULT, ERROR = b"?", b"=", b"#"
 FAILED = b"%"  # an error, and nothing about the containers of the request
 LARGEST = 256 << 20
+ENDINGS = (StopIteration, StopAsyncIteration)
 
 
 class PeerGone(wire.BrokenWire):
@@ -63,7 +64,11 @@ class Wire:
 
 
 class Peer:
-    """`permit` says what the other side may do with our objects; `broken` is why it is over."""
+    """`permit` says what the other side may do with our objects; `broken` is why it is over.
+
+    `failed` is an assertion of ours that failed while the other side used one of our objects: it
+    heard of it, and may have kept it to itself.
+    """
 
     def __init__(
         self,
@@ -77,6 +82,7 @@ class Peer:
         self.permit = permit
         self.before_answer = before_answer
         self.broken: BaseException | None = None
+        self.failed: BaseException | None = None
         self._lock = _thread.RLock()
         self._objects: list[Any] = []  # ours that the other side knows, kept alive for it
         self._numbers: dict[int, int] = {}
@@ -97,9 +103,12 @@ class Peer:
             except wire.BrokenWire as error:
                 self.broken = error
                 raise
-            if kind != RESULT:
-                raise result
-            return result
+            if kind == RESULT:
+                return result
+            if isinstance(result, ENDINGS) and name not in ("next", "step"):
+                # `map` and others would take it for their own end, and leave out what follows.
+                raise RuntimeError(f"a call raised {type(result).__name__}") from result
+            raise result
 
     def serve(self) -> None:
         """Answer until the other side has gone."""
@@ -140,6 +149,8 @@ class Peer:
             raise
         except BaseException as error:
             kind, result = ERROR, error
+            if self.failed is None and library.is_own_failure(error):
+                self.failed = error
         self.before_answer()
         try:
             writer = self._write_result(result, known)

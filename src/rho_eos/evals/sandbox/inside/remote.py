@@ -7,6 +7,8 @@ value, and to calculate with one is a `TypeError`. `in` looks through its items 
 
 from __future__ import annotations
 
+from .library import is_own_failure
+
 TYPE_CHECKING = False  # importing `typing` would take longer than all that this file does
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,12 +17,14 @@ if TYPE_CHECKING:
 ALONE = (
     *("iter", "next", "len", "str", "repr", "bool", "int", "float", "complex", "index", "hash"),
     *("reversed", "abs", "neg", "pos", "invert", "round", "trunc", "floor", "ceil", "format"),
-    *("getitem", "setitem", "delitem", "enter", "exit", "dir"),
+    *("getitem", "setitem", "delitem", "enter", "dir"),
 )
 TOGETHER = (
     *("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "matmul", "truediv", "floordiv"),
     *("mod", "divmod", "pow", "lshift", "rshift", "and", "or", "xor"),
 )
+#: Members that say where in memory something lies: numpy would read ours.
+ADDRESSES = ("__array_interface__", "__array_struct__", "__cuda_array_interface__")
 
 
 class Remote:
@@ -36,7 +40,12 @@ class Remote:
         return self._peer.request("call", self, *arguments, **named)
 
     def __getattr__(self, name: str) -> Any:
-        return self._peer.request("getattr", self, name)
+        if name in ADDRESSES:
+            raise AttributeError(f"an object of another process has no {name}")
+        found = self._peer.request("getattr", self, name)
+        if name in ("send", "throw") and type(found) is Remote:
+            return Step(self._peer, found._number)
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._peer.request("setattr", self, name, value)
@@ -50,6 +59,11 @@ class Remote:
     def __subclasscheck__(self, value: Any) -> bool:
         return isinstance(value, Remote) and bool(self._peer.request("issubclass", value, self))
 
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        """A test that failed stays failed, whatever the block it stands in makes of errors."""
+        quiet = bool(self._peer.request("exit", self, kind, error, trace))
+        return quiet and not is_own_failure(error)
+
     def __copy__(self) -> Any:
         return self._peer.request("copy", self)
 
@@ -58,6 +72,15 @@ class Remote:
 
     def __reduce_ex__(self, _protocol: Any) -> Any:
         raise TypeError("an object of the solution stays where it is")
+
+
+class Step(Remote):
+    """A method of a generator, which may come to its end like `next`."""
+
+    __slots__ = ()
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._peer.request("step", self, *arguments, **named)
 
 
 def asks(name: str) -> Callable[..., Any]:
