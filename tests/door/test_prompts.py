@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -98,3 +99,18 @@ def test_commands_say_it_in_one_line(
         known = command(*words, EXAMPLE, *short)
         assert known.code == 0 and NOTE not in known.err
     json.loads(command("generate", "--json", "Count to three.", *short).out)  # stdout is the answer
+
+
+def test_a_file_of_prompts_is_remarked_on_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command = Command(monkeypatch, capsys)
+    source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    job = ("generate", "-i", source, "-o", target, "--max-new-tokens", "16")
+    source.write_text(f"{EXAMPLE}\nCount to three.\nCount to four.\n")
+    strange = command(*job)
+    assert strange.code == 0 and strange.err.count(NOTE) == 1
+    assert NOTE not in command(*job).err  # nothing is left to ask
+    source.write_text(f"{EXAMPLE}\n")
+    known = command(*job, "--overwrite")
+    assert known.code == 0 and NOTE not in known.err

@@ -92,6 +92,9 @@ def test_parse_gives_an_object_of_the_class(client: openai.OpenAI) -> None:
     assert answer.choices[0].finish_reason == "stop"
     assert message.content is not None
     assert list(json.loads(message.content)) == list(Person.model_fields)
+    said = [*MESSAGES, message.model_dump(mode="json"), *MESSAGES]  # and it can be sent back
+    again = client.chat.completions.create(model=MODEL, messages=said, max_tokens=8)
+    assert again.choices[0].finish_reason
 
 
 def test_create_and_stream_give_the_same(client: openai.OpenAI) -> None:

@@ -118,16 +118,17 @@ class _Gap:
         first = int(np.argmax(is_open))
         for row in np.flatnonzero(np.isin(positions, own[is_open])):
             at = int(np.searchsorted(own, positions[row]))
-            allowed = self.allowed(tokens, at, first)
-            decided = at == first or len(allowed) == 1
+            decided = at == first
+            allowed = self.allowed(tokens, at, decided)
+            decided = decided or len(allowed) == 1
             index = torch.as_tensor(allowed, device=logits.device)
             kept = logits[row, index] if decided else 0.01
             logits[row] = -torch.inf if decided else 0.0
             logits[row, index] = kept
         return logits
 
-    def allowed(self, tokens: np.ndarray, at: int, first: int) -> list[int]:
-        """The tokens that may stand `at` a place of the gap, which is open from `first` on."""
+    def allowed(self, tokens: np.ndarray, at: int, decided: bool) -> list[int]:
+        """The tokens that may stand `at` a place of the gap; `decided`: none is open before it."""
         raise NotImplementedError
 
 
@@ -138,9 +139,9 @@ class NumberGap(_Gap):
         super().__init__(gap, spelling)
         self.fraction = fraction
 
-    def allowed(self, tokens: np.ndarray, at: int, first: int) -> list[int]:
+    def allowed(self, tokens: np.ndarray, at: int, decided: bool) -> list[int]:
         spelling = self.spelling
-        if at > first:
+        if not decided:
             return spelling.digits
         text = "".join(spelling.text.get(token, "") for token in tokens[:at].tolist())
         number = text.lstrip()
@@ -167,7 +168,7 @@ class ChoiceGap(_Gap):
         size = max(map(len, options))
         self.options = np.array([[*each, *[-1] * (size - len(each))] for each in options])
 
-    def allowed(self, tokens: np.ndarray, at: int, first: int) -> list[int]:
+    def allowed(self, tokens: np.ndarray, at: int, decided: bool) -> list[int]:  # noqa: ARG002
         known = tokens != self.spelling.special.mask
         blank = (self.options == -1) & np.isin(tokens, self.spelling.blank)
         fits = ((self.options == tokens) | blank)[:, known].all(axis=1)

@@ -226,7 +226,7 @@ class ChatMessage(Strict):
     audio: Empty = None
     annotations: Empty = None
     reasoning_content: Empty = None
-    parsed: Empty = None
+    parsed: Any = unused()  # the content of an answer in JSON once more, as an object
     provider_specific_fields: Empty = None
 
     @field_validator("content")
