@@ -1,7 +1,9 @@
 """The command line. Each command lives in its own module and imports what it needs when it runs."""
 
 import contextlib
+import inspect as inspection
 import os
+import re
 import sys
 from typing import Annotated
 
@@ -40,6 +42,12 @@ Start with:  rho-eos watch "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are 
 """
 
 
+def flowing(text: str) -> str:
+    """Paragraphs without the line breaks of their source: a terminal has its own width. Lines that
+    are indented, as examples are, stay."""
+    return re.sub(r"(?<=\S)\n(?=\S)", " ", inspection.cleandoc(text))
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"rho-eos {__version__}")
@@ -60,7 +68,7 @@ def make_app() -> typer.Typer:
     """All commands. Their options follow from the policies that are registered by now."""
     app = typer.Typer(
         name="rho-eos",
-        help=HELP,
+        help=flowing(HELP),
         invoke_without_command=True,  # then the help is printed: asking for it is no mistake
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -87,6 +95,8 @@ def make_app() -> typer.Typer:
     app.command()(with_config(with_settings(EngineConfig)(info)))
     app.command()(with_config(models))
     app.command()(with_config(with_settings(EngineConfig, ServerConfig)(serve)))
+    for command in app.registered_commands:
+        command.help = flowing((command.callback and command.callback.__doc__) or "")
     return app
 
 

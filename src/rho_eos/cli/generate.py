@@ -253,9 +253,9 @@ def _remarked(
     model: str, requests: "Iterator[Request]", begun: "dict[str, Item]"
 ) -> "Iterator[Request]":
     """The same requests. Of the first that the embedded model was never taught, it is said."""
-    said = False
+    said: set[str] = set()
     for request in requests:
-        said = said or remark_on(model, begun[request.id].prompt)
+        remark_on(model, begun[request.id].prompt, said)
         yield request
 
 
