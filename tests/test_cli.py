@@ -61,9 +61,7 @@ def test_help_reads_like_a_manual(run: Run) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
-def test_help_fills_the_width_it_has(
-    run: Run, monkeypatch: pytest.MonkeyPatch, width: int
-) -> None:
+def test_help_fills_the_width_it_has(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     """No line is broken where the source is: the next word would not have fitted."""
     monkeypatch.setenv("COLUMNS", str(width))
     for words, start in (((), "A masked diffusion model"), (("chat",), "/help lists")):

@@ -95,8 +95,8 @@ def make_app() -> typer.Typer:
     app.command()(with_config(with_settings(EngineConfig)(info)))
     app.command()(with_config(models))
     app.command()(with_config(with_settings(EngineConfig, ServerConfig)(serve)))
-    for command in app.registered_commands:
-        command.help = flowing((command.callback and command.callback.__doc__) or "")
+    for each in app.registered_commands:
+        each.help = flowing((each.callback and each.callback.__doc__) or "")
     return app
 
 
