@@ -1,11 +1,13 @@
 """langchain-openai with what it sends by itself."""
 
 import asyncio
+from typing import Literal
 
 import pytest
 from conftest import PROBLEM, is_right
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI, OpenAI
+from pydantic import BaseModel
 
 
 @pytest.fixture
@@ -40,3 +42,14 @@ def test_the_old_completions(url: str) -> None:
     model = OpenAI(base_url=url, api_key="unused", model="tiny", max_retries=0)
     assert isinstance(model.invoke("1) buys 6."), str)
     assert isinstance("".join(model.stream("1) buys 6.")), str)
+
+
+def test_an_answer_of_a_class(chat: ChatOpenAI) -> None:
+    """The values are nonsense: the embedded model knows no JSON. The class checks their kinds."""
+
+    class Fruit(BaseModel):
+        name: str
+        count: int
+        colour: Literal["red", "green"]
+
+    assert isinstance(chat.with_structured_output(Fruit).invoke(PROBLEM), Fruit)

@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +58,18 @@ def test_help_reads_like_a_manual(run: Run) -> None:
     page = run("generate", "--help").out
     for option in ("--rho-low", "--policy", "--block-length", "--input", "--device", "--json"):
         assert option in page
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_help_fills_the_width_it_has(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """No line is broken where the source is: the next word would not have fitted."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    for words, start in (((), "A masked diffusion model"), (("chat",), "/help lists")):
+        lines = [line.strip() for line in run(*words, "--help").out.splitlines()]
+        first = next(at for at, line in enumerate(lines) if line.startswith(start))
+        paragraph = lines[first : lines.index("", first)]
+        for line, after in pairwise(paragraph):
+            assert len(line) + 1 + len(after.split()[0]) > width - 2, (line, after)
 
 
 def test_generate_prints_the_text_and_json_all_metrics(run: Run) -> None:

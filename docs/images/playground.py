@@ -11,11 +11,15 @@ from urllib.parse import urlencode
 from playwright.sync_api import sync_playwright
 
 PICTURE = Path(__file__).with_suffix(".png")
+PROMPT = (  # long enough for a canvas that grows
+    "Mia has 8 plums. 1) buys 6. 2) eats 5. 3) doubles them. 4) sells 9 plums. 5) finds 7 more. "
+    "6) drops 3. How many plums are left?"
+)
 SHARE = 0.45  # of the run that has been played
 
 
-def main(url: str, prompt: str | None = None) -> None:
-    settings = {"prompt": prompt} if prompt else {}
+def main(url: str, prompt: str = PROMPT) -> None:
+    asked = {"prompt": prompt}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--hide-scrollbars"]
@@ -23,7 +27,7 @@ def main(url: str, prompt: str | None = None) -> None:
         viewport = {"width": 1240, "height": 1090}
         page = browser.new_page(viewport=viewport, device_scale_factor=1.5, color_scheme="light")
         page.set_default_timeout(300_000)
-        page.goto(f"{url}/#{urlencode(settings)}")
+        page.goto(f"{url}/#{urlencode(asked)}")
         page.click("#run:enabled")
         page.wait_for_selector("#scrubber:enabled")
         page.wait_for_selector('#run[data-busy="false"]')

@@ -29,11 +29,13 @@ def load(engine_options: dict[str, Any]) -> "LLM":
         said.propagate = propagate
 
 
-def remark_on(model: str, prompt: Any) -> bool:
-    """Say so if this prompt is of a kind the embedded model was never taught."""
+def remark_on(model: str, prompt: Any, said: set[str] | None = None) -> None:
+    """Say so if this prompt is of a kind the embedded model was never taught; unless it is in
+    `said`, where it then is."""
     from rho_eos.tiny.scope import note_on
 
     note = note_on(model, prompt)
-    if note is not None:
+    said = set() if said is None else said
+    if note is not None and note not in said:
+        said.add(note)
         print(f"rho-eos: {note}", file=sys.stderr, flush=True)
-    return note is not None

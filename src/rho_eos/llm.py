@@ -29,12 +29,13 @@ Params = DecodeParams | Mapping[str, Any] | None
 class LLM:
     """A masked diffusion language model with an engine around it.
 
-    >>> llm = LLM("tiny")
-    >>> prompt = "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"
-    >>> llm.generate([prompt], DecodeParams(policy="rho-eos"))[0].text
-
     Streams, calls of `generate` and threads may share one: each hears of its own requests only, and
     what runs at the same time shares forwards.
+
+    Examples:
+        >>> llm = LLM("tiny")
+        >>> prompt = "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"
+        >>> llm.generate([prompt], DecodeParams(policy="rho-eos"))[0].text
     """
 
     def __init__(self, model: str = "tiny", **options: Any) -> None:

@@ -4,7 +4,7 @@ It needs a checkpoint's tokenizer and configuration, not its weights: requests f
 elsewhere are checked here all the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from rho_eos.chat_template import prepare as prepare_template
 from rho_eos.config import EngineConfig
@@ -49,12 +49,15 @@ class Preparer:
         suffix: Given | None = None,
         template: Given | None = None,
         processors: Sequence[LogitsProcessor] = (),
+        sized: Collection[int] = (),
+        write: Callable[[list[str]], str] | None = None,
     ) -> Request:
         """The request for the engine, or a sentence that says why there cannot be one.
 
         `canvas`: token ids to start from, the model's MASK id where a token is wanted. `suffix`:
         what follows; a text prompt is then a text to go on with, not a message. `template`: text
-        with gaps, the answer to the prompt if there is one.
+        with gaps, the answer to the prompt if there is one; `sized`: those of its gaps whose length
+        is not searched for; `write`: makes the text of what fills them.
         """
         vocabulary, special = self.checkpoint.config.vocab_size, self.checkpoint.special
         find_policy(params.policy).refuse(special)
@@ -114,6 +117,8 @@ class Preparer:
             suffix=behind,
             texts=layout.texts if layout else (),
             processors=tuple(processors),
+            sized=frozenset(sized),
+            write=write,
         )
 
     def _prefix(self, prompt: Prompt | None, raw: bool, answer_prefix: str) -> list[int]:

@@ -1,12 +1,14 @@
 """What we suggest to try on `tiny` is answered right, and what it cannot answer is said."""
 
+import io
 import json
 import random
+from pathlib import Path
 
 import pytest
 
 from rho_eos import LLM
-from rho_eos.tiny.scope import EXAMPLE, NOTE, looks_known, note_on
+from rho_eos.tiny.scope import EXAMPLE, NOTE, TURNS, looks_known, note_on
 from rho_eos.tiny.tasks import TASKS
 from tests.door.documented import Documented, documented
 from tests.door.solutions import grade, number_asked_for
@@ -98,3 +100,31 @@ def test_commands_say_it_in_one_line(
         known = command(*words, EXAMPLE, *short)
         assert known.code == 0 and NOTE not in known.err
     json.loads(command("generate", "--json", "Count to three.", *short).out)  # stdout is the answer
+
+
+def test_a_conversation_is_not_what_it_was_taught(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turns = [{"role": role, "content": EXAMPLE} for role in ("user", "assistant", "user")]
+    assert note_on("tiny", {"messages": turns}) == TURNS
+    assert note_on("tiny", turns[:1]) is None and note_on("a-folder", turns) is None
+    command = Command(monkeypatch, capsys)
+    lines = [EXAMPLE, EXAMPLE, "Count to three.", "Count to four.", "/reset", EXAMPLE]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+    said = command("chat", "--max-new-tokens", "16").err
+    assert said.count(TURNS) == said.count(NOTE) == 1
+
+
+def test_a_file_of_prompts_is_remarked_on_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command = Command(monkeypatch, capsys)
+    source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    job = ("generate", "-i", source, "-o", target, "--max-new-tokens", "16")
+    source.write_text(f"{EXAMPLE}\nCount to three.\nCount to four.\n")
+    strange = command(*job)
+    assert strange.code == 0 and strange.err.count(NOTE) == 1
+    assert NOTE not in command(*job).err  # nothing is left to ask
+    source.write_text(f"{EXAMPLE}\n")
+    known = command(*job, "--overwrite")
+    assert known.code == 0 and NOTE not in known.err

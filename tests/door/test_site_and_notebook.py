@@ -1,5 +1,6 @@
 """The documentation site is whole, and the notebook gives what it shows."""
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -43,6 +44,17 @@ def test_the_reference_has_all_that_can_be_imported() -> None:
     page = (ROOT / "docs" / "reference.md").read_text()
     public = {name for name in rho_eos.__all__ if name != "__version__"}
     assert public == set(re.findall(r"^::: rho_eos\.(\w+)$", page, re.MULTILINE))
+
+
+def test_examples_of_the_reference_are_code() -> None:
+    """A line that begins with > is a quotation to Markdown, unless it stands under Examples."""
+    import rho_eos
+
+    objects = [getattr(rho_eos, name) for name in rho_eos.__all__]
+    documented = {each: inspect.getdoc(each) or "" for each in objects if callable(each)}
+    assert any(">>>" in text for text in documented.values())
+    quoted = [each for each, text in documented.items() if re.search("^>", text, re.MULTILINE)]
+    assert quoted == []
 
 
 def test_links_of_the_readme_lead_somewhere() -> None:

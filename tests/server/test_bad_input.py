@@ -198,7 +198,6 @@ def test_a_deeply_nested_value(http: httpx.Client, depth: int) -> None:
         ("ignore_eos", True),
         ("tools", [{"type": "function", "function": {"name": "f"}}]),
         ("tool_choice", "required"),
-        ("response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}),
         ("functions", [{"name": "f"}]),
         ("response_format", {"type": "json_object"}),
         ("logit_bias", {"5": 10}),

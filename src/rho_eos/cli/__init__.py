@@ -3,7 +3,9 @@
 import atexit
 import contextlib
 import gc
+import inspect as inspection
 import os
+import re
 import sys
 from typing import Annotated
 
@@ -42,6 +44,12 @@ Start with:  rho-eos watch "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are 
 """
 
 
+def flowing(text: str) -> str:
+    """Paragraphs without the line breaks of their source: a terminal has its own width. Lines that
+    are indented, as examples are, stay."""
+    return re.sub(r"(?<=\S)\n(?=\S)", " ", inspection.cleandoc(text))
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"rho-eos {__version__}")
@@ -62,7 +70,7 @@ def make_app() -> typer.Typer:
     """All commands. Their options follow from the policies that are registered by now."""
     app = typer.Typer(
         name="rho-eos",
-        help=HELP,
+        help=flowing(HELP),
         invoke_without_command=True,  # then the help is printed: asking for it is no mistake
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -89,6 +97,8 @@ def make_app() -> typer.Typer:
     app.command()(with_config(with_settings(EngineConfig)(info)))
     app.command()(with_config(models))
     app.command()(with_config(with_settings(EngineConfig, ServerConfig)(serve)))
+    for each in app.registered_commands:
+        each.help = flowing((each.callback and each.callback.__doc__) or "")
     return app
 
 

@@ -43,7 +43,7 @@ class Conversation:
         self.options = decode_options
         self.messages: list[dict[str, str]] = []
         self.console = Console(highlight=False)
-        self._remarked = False
+        self._remarks: set[str] = set()  # each is made once
 
     def greet(self) -> None:
         if sys.stdin.isatty():
@@ -113,9 +113,8 @@ class Conversation:
 
     def _answer(self, text: str) -> None:
         """Print one answer. A turn that cannot be answered is taken back; the talk goes on."""
-        if not self._remarked:
-            self._remarked = remark_on(self.llm.config.model, text)
         self.messages.append({"role": "user", "content": text})
+        remark_on(self.llm.config.model, self.messages, self._remarks)
         try:
             for event in self.llm.stream({"messages": self.messages}, self._params()):
                 self.console.print(event.delta, end="", markup=False, soft_wrap=True)

@@ -18,6 +18,8 @@ from rho_eos.cli.ray_options import RayActors, RayAddress
 from rho_eos.errors import UserError
 
 if TYPE_CHECKING:
+    from rho_eos.bulk import Item
+    from rho_eos.engine.request import Request
     from rho_eos.jsonl import ResultFile
 
 
@@ -227,7 +229,9 @@ def _generate_file(
         before = len(results.ids)
         progress.advance(by=before)
         begun: dict[str, Item] = {}
-        requests = bulk.requests(preparer, set(results.ids), begun, complain)
+        requests = _remarked(
+            config.model, bulk.requests(preparer, set(results.ids), begun, complain), begun
+        )
         try:
             bulk.write(decode(requests), begun, results, traces, done, complain)
         except KeyboardInterrupt:
@@ -243,6 +247,16 @@ def _generate_file(
     bad = f", {len(complaints)} bad" if complaints else ""
     console.print(f"{made} generated{skipped}{bad} → {job.output}", highlight=False)
     return 2 if complaints else 0
+
+
+def _remarked(
+    model: str, requests: "Iterator[Request]", begun: "dict[str, Item]"
+) -> "Iterator[Request]":
+    """The same requests. Of the first that the embedded model was never taught, it is said."""
+    said: set[str] = set()
+    for request in requests:
+        remark_on(model, begun[request.id].prompt, said)
+        yield request
 
 
 def _open_trace(path: Path, overwrite: bool, results: "ResultFile") -> "ResultFile":

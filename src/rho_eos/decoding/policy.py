@@ -36,6 +36,7 @@ class View:
     gaps: np.ndarray | None = None  # (L,) int64
     prompt: np.ndarray = field(default_factory=no_tokens)  # (P,) int64, what stands before
     suffix: np.ndarray = field(default_factory=no_tokens)  # (S,) int64, and behind
+    sized: frozenset[int] = frozenset()  # gaps that have the length they are to have
 
     @property
     def length(self) -> int:

@@ -23,9 +23,10 @@ P = TypeVar("P", bound=type[Policy])
 def register_policy(policy: P) -> P:
     """Make a policy known by its name; use it as a decorator or call it.
 
-    >>> @register_policy
-    ... class Mine(Policy):
-    ...     name = "mine"
+    Examples:
+        >>> @register_policy
+        ... class Mine(Policy):
+        ...     name = "mine"
     """
     name = getattr(policy, "name", None)
     if not isinstance(name, str) or not name.strip():

@@ -245,10 +245,12 @@ class Engine:
 
     def _decoded(self, row: Row) -> str:
         """What is final: the committed prefix, or a template up to its first open gap."""
-        texts = row.handle.request.texts
+        texts, write = row.handle.request.texts, row.handle.request.write
         if not texts:
             return self.detokenize(row.committed_prefix().tolist())
         gaps = [self.detokenize(tokens) for tokens in row.gap_tokens()]
+        if write is not None:
+            return "" if row.open_gap is not None else write(gaps)
         rest = texts[-1] if row.open_gap is None else ""
         return "".join(chain(*zip(texts[:-1], gaps, strict=False))) + rest
 

@@ -46,6 +46,9 @@ class Request:
     #: The texts around the gaps, one more than there are: the output's text is the filled whole.
     texts: tuple[str, ...] = ()
     processors: tuple[LogitsProcessor, ...] = ()
+    sized: frozenset[int] = frozenset()  # gaps whose length nobody needs to look for
+    #: Makes the text of what fills the gaps, where that is not just the filled whole.
+    write: Callable[[list[str]], str] | None = None
 
     @property
     def first_length(self) -> int:

@@ -135,7 +135,8 @@ class Row:
                 )
                 inside[self.computed] = True
                 masked = masked[inside[len(self.prompt) + masked]]
-            self._view = View(self.canvas, masked, self.steps, self.gaps, self.prompt, self.suffix)
+            around = (self.prompt, self.suffix, self.handle.request.sized)
+            self._view = View(self.canvas, masked, self.steps, self.gaps, *around)
         return self._view
 
     def input(self) -> RowInput:

@@ -26,6 +26,7 @@ from rho_eos.prompts import Prompt
 from rho_eos.server.config import MONTH
 from rho_eos.server.errors import bad_request
 from rho_eos.server.fields import described, given_parameters, with_decoding_fields
+from rho_eos.server.json_schema import Property, read_schema
 from rho_eos.tokens import SpecialTokens
 from rho_eos.user_text import is_whole
 
@@ -152,6 +153,10 @@ class _Common(Strict, ABC):
         """The text that follows what is to be generated."""
         return None
 
+    def json_properties(self) -> tuple[Property, ...] | None:
+        """Of an answer that is to be JSON, what it holds."""
+        return None
+
     @abstractmethod
     def wanted_logprobs(self) -> int | None:
         """With how many alternatives log-probabilities are asked for; None: they are not."""
@@ -162,7 +167,7 @@ class _Common(Strict, ABC):
             "max_new_tokens": self._limit(),
             "logprobs": self.wanted_logprobs(),
         }
-        if self.after or self.template is not None:
+        if self.after or self.template is not None or self.json_properties() is not None:
             given = default_policy(given, special)
         return DecodeParams(**given)
 
@@ -221,7 +226,7 @@ class ChatMessage(Strict):
     audio: Empty = None
     annotations: Empty = None
     reasoning_content: Empty = None
-    parsed: Empty = None
+    parsed: Any = unused()  # the content of an answer in JSON once more, as an object
     provider_specific_fields: Empty = None
 
     @field_validator("content")
@@ -240,6 +245,20 @@ class ChatMessage(Strict):
         return "".join(part.text for part in self.content)
 
 
+class JsonSchema(Strict):
+    name: str | None = unused()
+    description: str | None = unused()
+    strict: bool | None = unused()
+    definition: dict[str, Any] = Field(
+        alias="schema", description="a flat object: strings, numbers, booleans and enums"
+    )
+
+
+class ResponseFormat(Strict):
+    type: Literal["text", "json_schema", "json_object"]
+    json_schema: JsonSchema | None = None
+
+
 class Chat(_Common):
     messages: Items[ChatMessage] = Field(description="the conversation so far")
     logprobs: bool | None = Field(
@@ -255,7 +274,9 @@ class Chat(_Common):
     tool_choice: Any = unsupported("tools")
     functions: Any = unsupported("tools")
     function_call: Any = unsupported("tools")
-    response_format: Any = unsupported("only text")
+    response_format: ResponseFormat | None = Field(
+        None, description="text, or JSON of a flat schema; not supported: json_object"
+    )
     modalities: Any = unsupported("only text")
     audio: Any = unsupported("only text")
     prediction: Any = unsupported("predicted outputs")
@@ -269,7 +290,6 @@ class Chat(_Common):
         "tool_choice": ("none", "auto"),
         "functions": ([],),
         "function_call": ("none", "auto"),
-        "response_format": ({"type": "text"},),
         "modalities": (["text"],),
         "audio": (),
         "prediction": (),
@@ -282,6 +302,26 @@ class Chat(_Common):
         super().check()
         if self.top_logprobs and not self.logprobs:
             raise bad_request("top_logprobs goes with logprobs: true", "top_logprobs")
+        if self.json_properties() is None:
+            return
+        for name in ("template", "stop", "logprobs", "min_new_tokens"):
+            if getattr(self, name, None):
+                raise bad_request(f"{name} does not go with a response_format of JSON", name)
+
+    def json_properties(self) -> tuple[Property, ...] | None:
+        asked = self.response_format
+        if asked is None or asked.type == "text":
+            return None
+        if asked.type == "json_object":
+            raise bad_request(
+                "response_format json_object is not supported: an answer in JSON is a form, so its "
+                "keys must be known; send a json_schema",
+                "response_format",
+                "unsupported",
+            )
+        if asked.json_schema is None:
+            raise bad_request("response_format.json_schema is missing", "response_format")
+        return read_schema(asked.json_schema.definition)
 
     def wanted_logprobs(self) -> int | None:
         return (self.top_logprobs or 0) if self.logprobs else None

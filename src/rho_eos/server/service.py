@@ -4,13 +4,15 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from rho_eos.decoding.params import LONGEST, DecodeParams
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.calls import Call, News
 from rho_eos.engine.errors import DeadlineExceededError, EngineError
@@ -20,6 +22,8 @@ from rho_eos.llm import LLM
 from rho_eos.outputs import Output
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.errors import ApiError, as_api_error, bad_request
+from rho_eos.server.json_form import STRING, Form, Spelling
+from rho_eos.server.json_schema import Property
 from rho_eos.server.limits import check_prompt
 from rho_eos.server.metrics import Metrics
 from rho_eos.server.protocol import AnyRequest
@@ -174,24 +178,20 @@ class Service:
         if not texts:
             raise bad_request("the prompt is empty", "prompt")
         for prompt in request.prompts():
-            beside = (request.after, request.template)
+            keys = "".join(each.key for each in request.json_properties() or ())
+            beside = (request.after, request.template, keys)
             check_prompt(prompt, beside, self.config, self.llm.context_length)
         return await asyncio.to_thread(self._encode, id, request)
 
     def _encode(self, id: str, request: AnyRequest) -> list[Request]:
         """Tokenising takes its time with a long prompt, so it is kept off the event loop."""
         prepare = self.llm.preparer.prepare
-        requests = [
-            prepare(
-                prompt,
-                params,
-                id=f"{id}-{index}",
-                raw=True,
-                suffix=request.after,
-                template=request.template,
-            )
-            for index, (prompt, params) in enumerate(request.choices(self.llm.special))
-        ]
+        requests = []
+        for index, (prompt, params) in enumerate(request.choices(self.llm.special)):
+            given: dict[str, Any] = {"suffix": request.after, "template": request.template}
+            if properties := request.json_properties():
+                params, given = self._in_form(properties, params)
+            requests.append(prepare(prompt, params, id=f"{id}-{index}", raw=True, **given))
         limit = self.config.max_prompt_tokens
         longest = max(each.given_tokens for each in requests)
         if limit is not None and longest > limit:
@@ -199,6 +199,29 @@ class Service:
                 f"the prompt has {longest} tokens, but the limit of this server is {limit}"
             )
         return requests
+
+    def _in_form(
+        self, properties: Sequence[Property], params: DecodeParams
+    ) -> tuple[DecodeParams, dict[str, Any]]:
+        """What to prepare so that the answer is JSON with these properties."""
+        given = params.model_fields_set
+        start = params.initial_length if "initial_length" in given else STRING
+        form = Form(properties, self._spelling, start)
+        if "max_new_tokens" not in given:
+            params = params.replaced(max_new_tokens=min(form.longest, LONGEST))
+        elif form.length > params.max_new_tokens:
+            raise bad_request(
+                f"max_tokens is {params.max_new_tokens}, but the values of this schema start with "
+                f"{form.length} tokens",
+                "max_tokens",
+            )
+        names = ("template", "processors", "sized", "write")
+        return params, {name: getattr(form, name) for name in names}
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        llm = self.llm
+        return Spelling(llm.tokenizer, llm.special, llm.checkpoint.config.vocab_size)
 
 
 def default_name(model: str) -> str:

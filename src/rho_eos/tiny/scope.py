@@ -19,6 +19,10 @@ NOTE = (
     "programs) and this prompt looks like none of them, so expect nonsense; ask for example "
     f'"{EXAMPLE}"'
 )
+TURNS = (
+    "tiny was taught single questions and often answers an earlier one again: begin a new "
+    "conversation for each"
+)
 LARGEST = 40  # of the numbers in its stories and sums
 
 _ITEM = re.compile(r"(?:^|\s)([0-9]{1,2})\) ([^\n]*?)(?=\s[0-9]{1,2}\) |\n|$)")
@@ -32,8 +36,10 @@ def note_on(model: str, prompt: Any) -> str | None:
     """What to say of a prompt: nothing, unless an embedded model was never taught such."""
     if model not in EMBEDDED:
         return None
-    text = _text_of(prompt)
-    return None if text is None or looks_known(text) else NOTE
+    said = _said(prompt)
+    if said and not looks_known(said[-1]):
+        return NOTE
+    return TURNS if len(said) > 1 else None
 
 
 def looks_known(prompt: str) -> bool:
@@ -56,15 +62,16 @@ def _phrases(operations: Sequence[Any]) -> re.Pattern[str]:
     return re.compile("|".join(phrase.replace(r"\{k\}", "[0-9]{1,2}") for phrase in phrases))
 
 
-def _text_of(prompt: Any) -> str | None:
-    """The text, or the last thing a user said; None for token ids."""
+def _said(prompt: Any) -> list[str]:
+    """The text, or all that a user said; nothing of token ids."""
     if isinstance(prompt, Mapping):
         prompt = prompt.get("prompt", prompt.get("messages"))
     if isinstance(prompt, str):
-        return prompt
-    said = [
+        return [prompt]
+    return [
         message["content"]
         for message in prompt or []
-        if isinstance(message, Mapping) and message.get("role") == "user"
+        if isinstance(message, Mapping)
+        and message.get("role") == "user"
+        and isinstance(message.get("content"), str)
     ]
-    return said[-1] if said and isinstance(said[-1], str) else None

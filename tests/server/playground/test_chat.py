@@ -20,6 +20,7 @@ def test_turns_build_on_each_other_and_each_answer_can_be_replayed(
     page.at("#tab-chat").click()
     expect(page.at("#prompt")).to_have_value("")
     expect(page.at("#compare-switch")).to_be_hidden()
+    expect(page.at("#suffix-box")).to_be_hidden()
     expect(page.side("b")).to_be_hidden()
     page.send("one").send("two").send("three")
     assert page.at(".question").all_inner_texts() == ["one", "two", "three"]

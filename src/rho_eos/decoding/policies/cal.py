@@ -76,6 +76,7 @@ class Cal(Policy):
 
     def hides(self, view: View) -> Positions:
         """The first tokens behind the gap, which the model is asked about."""
+        self._skip(view)
         if not self.searching or self.params.evidence != "suffix":
             return no_tokens()
         start = int(self._open(view)[-1]) + 1
@@ -89,6 +90,7 @@ class Cal(Policy):
         return commit_by_threshold(view, prediction, self.params, self.special)
 
     def step(self, view: View, prediction: Prediction) -> Step:
+        self._skip(view)
         if not self.searching:
             return Step(self.commit(view, prediction))
         open_ = self._open(view)
@@ -118,6 +120,11 @@ class Cal(Policy):
         behind = prediction.at(self.hides(view)).expected
         assert behind is not None
         return float(np.mean(np.log(np.maximum(behind, 1e-9)))) if len(behind) else 0.0
+
+    def _skip(self, view: View) -> None:
+        """Past gaps whose length is known."""
+        while self.searching and self.gap in view.sized:
+            self._go_on(view)
 
     def _go_on(self, view: View) -> None:
         """The next gap is measured, if there is one."""

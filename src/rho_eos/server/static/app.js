@@ -259,6 +259,7 @@ function showTab() {
   page["prompt-label"].textContent = chatting ? "Message" : "Prompt";
   page.prompt.placeholder = chatting ? "Your message. Enter sends it." : "";
   page["compare-switch"].hidden = chatting;
+  page["suffix-box"].hidden = chatting; // an answer has nothing behind it
   page["new-chat"].hidden = !chatting;
   page["new-chat"].disabled = running !== null || !conversation.length;
   page.turns.hidden = !chatting || !conversation.length;
