@@ -12,6 +12,8 @@ Covered, by the backends `bubblewrap` and `namespaces`:
 - limits on CPU time, memory and files per process, on the number of processes, the size of the
   work folder, the output and the wall time; whatever the code started is dead when `run_python`
   returns;
+- where a control group can be made (`groups.py`), a limit on the memory of all processes and the
+  work folder together;
 - a filter on system calls, `inside/seccomp.py`: no keys, bpf, perf events, io_uring, userfaultfd,
   namespaces, mounts, tracing or memory of other processes, and none of the memory that no limit
   counts, which is System V shared memory, message queues, memfd and extended attributes;
@@ -40,8 +42,9 @@ Not covered:
 - without tests, `ok` says that the last line was reached, and a program that looks for the pipe
   can claim that;
 - holes in the kernel, and side channels such as timing;
-- the total memory of all processes of one run, which is `processes` times `memory_bytes` at
-  worst, plus the work folder and what pipes and sockets hold: control groups are not used;
+- the total memory of all processes of one run where no control group can be made, as is usual
+  without root: `processes` times `memory_bytes` at worst, plus the work folder and what pipes and
+  sockets hold;
 - signals to the process of the tests, on kernels with a Landlock older than version 6 (Linux
   6.12): the code can end it there, which is not a pass;
 - the backend `unsafe`, which only has limits, a throw-away folder and tests in a process of their

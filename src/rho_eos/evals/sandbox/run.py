@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rho_eos.evals.sandbox.groups import joined, memory_group
 from rho_eos.evals.sandbox.launch import Backend, Setup, command, confinement, environment
 from rho_eos.evals.sandbox.scratch import scratch_folder
 
@@ -28,6 +29,11 @@ class Limits:
     file_bytes: int = 16 << 20
     folder_bytes: int = 64 << 20
     output_bytes: int = 1 << 20
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all processes together, where a control group can limit that."""
+        return 2 * self.memory_bytes + self.folder_bytes  # the code and its tests, and their files
 
 
 DEFAULT_LIMITS = Limits()
@@ -66,10 +72,10 @@ def run_in(setup: Setup, code: str, tests: str | None, stdin: str, limits: Limit
     job |= {"code": code, "has_tests": tests is not None, "stdin": stdin, "limits": asdict(limits)}
     start = time.monotonic()
     ours, theirs = socket.socketpair()
-    with scratch_folder() as folder, ours, theirs:
+    with scratch_folder() as folder, memory_group(limits.total_bytes) as group, ours, theirs:
         try:
             process = subprocess.Popen(
-                command(setup, theirs.fileno(), limits.folder_bytes),
+                joined(group, command(setup, theirs.fileno(), limits.folder_bytes)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
