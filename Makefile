@@ -10,8 +10,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TORCH ?= torch==2.13.0
 # What was tested together; empty takes the newest that pyproject.toml allows.
 CONSTRAINTS ?= -c constraints.txt
-# Processes that run tests at once.
-WORKERS ?= 2
+# Processes that run tests at once: some of them always wait for something.
+WORKERS ?= 3
 
 .PHONY: setup demo test test-clients attack audit lint format docs reproduce bench bench-cache bench-serve clean help
 

@@ -26,6 +26,8 @@ def fill(page: str, folder: Path) -> str:
         if name not in made and not (name == "facts" and "main" in made):
             return match[0]
         body = facts(folder) if name == "facts" else table(folder / f"{name}.md")
+        if (folder / f"{name}.png").exists():  # the table's own figure
+            body += f"\n![{name}](results/{name}.png)\n"
         return f"{match[1]}{body}{match[3]}"
 
     return MARK.sub(content, page)

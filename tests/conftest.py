@@ -28,9 +28,9 @@ DATA = Path(__file__).parent / "data"
 LONGEST = (
     "test_ray_data.py",
     "test_golden.py",
-    "test_ray_serve.py",
     "test_train.py",
     "test_against_reference.py",
+    "test_ray_serve.py",
     "test_sandbox_escapes.py",
     "test_run.py",
     "test_load.py",

@@ -1,5 +1,8 @@
 """The memory of all processes of a run together, which a control group limits."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,4 +46,23 @@ def test_where_there_are_no_groups_a_run_goes_without(
 
 
 def _groups() -> set[Path]:
-    return {group for parent, _ in groups._places() for group in parent.glob("rho-eos-*")}
+    return {
+        group for parent, _ in groups._places() for group in parent.glob(f"rho-eos-{os.getpid()}-*")
+    }
+
+
+def test_what_a_killed_process_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("4:memory:/here\n0::/there\n")
+    monkeypatch.setattr(groups, "ROOT", tmp_path)
+    monkeypatch.setattr(groups, "MINE", mine)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for place in (tmp_path / "memory" / "here", tmp_path / "there"):
+        for owner in (ended.pid, os.getpid()):
+            (place / f"rho-eos-{owner}-1").mkdir(parents=True)
+    groups._remove_those_of_the_dead()
+    left = {group.name for group in tmp_path.rglob("rho-eos-*")}
+    assert left == {f"rho-eos-{os.getpid()}-1"}

@@ -60,4 +60,5 @@ def test_every_table_has_a_place_on_the_results_page() -> None:
 
     text = RESULTS.with_suffix(".md").read_text(encoding="utf-8")
     assert all(f"<!-- {name} -->\n" in text for name in TABLE_TITLES)
-    assert all(f"results/{name}.png" in text for name in FIGURE_TITLES)
+    with_a_table = set(TABLE_TITLES)  # a figure that has a table's name comes with the table
+    assert all(f"results/{name}.png" in text for name in set(FIGURE_TITLES) - with_a_table)

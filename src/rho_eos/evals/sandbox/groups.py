@@ -5,6 +5,7 @@ them, and the work folder, which lives in memory. Both versions of the interface
 neither lets us (no root, no delegated group), a run goes without.
 """
 
+import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ def joined(group: Path | None, command: list[str]) -> list[str]:
 @cache
 def available() -> bool:
     """Whether a group can be made and limited here: found out by making one."""
+    _remove_those_of_the_dead()
     group = _make(1 << 30)
     if group is None:
         return False
@@ -47,7 +49,7 @@ def available() -> bool:
 
 def _make(limit: int) -> Path | None:
     for parent, name in _places():
-        group = parent / f"rho-eos-{uuid.uuid4().hex}"
+        group = parent / f"rho-eos-{os.getpid()}-{uuid.uuid4().hex}"
         try:
             group.mkdir()
         except OSError:
@@ -76,8 +78,18 @@ def _places() -> Iterator[tuple[Path, str]]:
                 yield ROOT / "memory" / path.lstrip("/"), "memory.limit_in_bytes"
 
 
+def _remove_those_of_the_dead() -> None:
+    """What a process left that was killed."""
+    for parent, _ in _places():
+        for group in parent.glob("rho-eos-*-*"):
+            owner = group.name.split("-")[2]
+            if owner.isdigit() and not Path("/proc", owner).exists():
+                with suppress(OSError):
+                    group.rmdir()
+
+
 def _remove(group: Path) -> None:
-    for _ in range(50):  # the last process may still be on its way out
+    for _ in range(200):  # the last process may still be on its way out
         with suppress(OSError):
             group.rmdir()
             return
