@@ -44,17 +44,22 @@ def test_a_stop_string_is_held_back_until_it_is_none() -> None:
         assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
 
 
-@pytest.mark.parametrize("policy", ["rho-eos", "daedal", "fixed", "released"])
-def test_denoise_events_retell_the_whole_generation(policy: str, server: Process, llm: LLM) -> None:
-    """The canvas rebuilt from the events alone, by other code than ours, gives the text."""
-    fields = {"policy": policy, "initial_length": 24, "max_tokens": 96}
+def denoise(server: Process, **fields: object) -> httpx.Response:
+    """The answer to "hello" with an event for every step."""
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], **fields}
-    response = httpx.post(
+    return httpx.post(
         f"{server.url}/v1/chat/completions",
         json=body | {"stream": True, "stream_mode": "denoise"},
         timeout=120,
         trust_env=False,
     )
+
+
+@pytest.mark.parametrize("policy", ["rho-eos", "daedal", "fixed", "released"])
+def test_denoise_events_retell_the_whole_generation(policy: str, server: Process, llm: LLM) -> None:
+    """The canvas rebuilt from the events alone, by other code than ours, gives the text."""
+    fields = {"policy": policy, "initial_length": 24, "max_tokens": 96}
+    response = denoise(server, **fields)
     assert response.headers["content-type"].startswith("text/event-stream")
     first, *steps, last, end = events(response.text)
     params = DecodeParams(policy=policy, initial_length=24, max_new_tokens=96, trace=True)
@@ -96,13 +101,7 @@ def test_denoise_events_retell_the_whole_generation(policy: str, server: Process
 
 def test_denoise_events_tell_what_a_window_saved(server: Process, llm: LLM) -> None:
     fields = {"policy": "fixed", "initial_length": 96, "cache": "window"}
-    body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], **fields}
-    response = httpx.post(
-        f"{server.url}/v1/chat/completions",
-        json=body | {"stream": True, "stream_mode": "denoise"},
-        timeout=120,
-        trust_env=False,
-    )
+    response = denoise(server, **fields)
     _, *steps, last, _ = events(response.text)
     want = llm.generate(["hello"], DecodeParams(**fields, trace=True))[0]
     usage, told = want.usage, last["usage"]["rho_eos"]

@@ -7,6 +7,7 @@ there; strings freely. So an answer is valid by how it is made, and `write` turn
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -99,7 +100,7 @@ class Form:
         return f"{{{', '.join(members)}}}"
 
 
-class _Gap:
+class _Gap(ABC):
     """Restricts the tokens of one gap, from left to right.
 
     Behind a position that is still open nothing is decided: there all tokens are as good as equal,
@@ -127,9 +128,9 @@ class _Gap:
             logits[row, index] = kept
         return logits
 
+    @abstractmethod
     def allowed(self, tokens: np.ndarray, at: int, decided: bool) -> list[int]:
         """The tokens that may stand `at` a place of the gap; `decided`: none is open before it."""
-        raise NotImplementedError
 
 
 class NumberGap(_Gap):

@@ -6,6 +6,7 @@ neither lets us (no root, no delegated group), a run goes without.
 """
 
 import os
+import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -38,13 +39,14 @@ def joined(group: Path | None, command: list[str]) -> list[str]:
 
 @cache
 def available() -> bool:
-    """Whether a group can be made and limited here: found out by making one."""
+    """Whether a group can be made, limited and joined here: found out by doing it."""
     _remove_those_of_the_dead()
     group = _make(1 << 30)
     if group is None:
         return False
+    tried = subprocess.run(joined(group, ["/bin/sh", "-c", ":"]), capture_output=True, check=False)
     _remove(group)
-    return True
+    return tried.returncode == 0
 
 
 def _make(limit: int) -> Path | None:
