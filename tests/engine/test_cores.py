@@ -38,9 +38,10 @@ def test_too_little_for_every_core_is_for_one_unless_its_operations_are_long() -
     assert shares([LEAST_POSITIONS - 1] * 2, 2) == [[0, 1]]
     assert shares([500, 500, 500], 1) == [[0, 1, 2]]
     llada_8b, tiny = 4096 * 12288, 128 * 512
-    assert shares([100], 2, largest_weight=llada_8b) is None, "all cores together"
-    assert shares([500], 2, largest_weight=tiny) == [[0]]
-    assert shares([500] * 4, 2, largest_weight=llada_8b) == [[0, 2], [1, 3]], "rows enough for each"
+    assert shares([100], 2, longest=100 * llada_8b) is None, "all cores together"
+    assert shares([500], 2, longest=500 * tiny) == [[0]]
+    enough = shares([500] * 4, 2, longest=2000 * llada_8b)
+    assert enough == [[0, 2], [1, 3]], "rows enough for each"
 
 
 def test_shares_are_equal_in_work_not_in_rows() -> None:
@@ -62,6 +63,30 @@ def test_one_row_of_a_small_model_uses_one_core(use_cores: Callable[[int], None]
     hook.remove()
     assert seen == [1, 2]
     assert predictions[0].token.tolist() == together[0].token.tolist()
+
+
+def test_one_row_shares_a_large_vocabulary_and_nothing_else(
+    use_cores: Callable[[int], None],
+) -> None:
+    use_cores(2)
+    model = random_llada(seed=1, eos_share=0.3)
+    seen: dict[str, int] = {}
+    parts = {"layers": model.model.layers[0], "vocabulary": model.lm_head}
+    hooks = [
+        part.register_forward_hook(lambda *_, name=name: seen.update({name: threads()}))
+        for name, part in parts.items()
+    ]
+    threads = torch.get_num_threads
+    runner = ModelRunner(model, SPECIAL)
+    rows = [Row(Handle(Request("", [5, 6], DecodeParams())), SPECIAL)]
+    alone = runner.predict(rows)
+    assert seen == {"layers": 1, "vocabulary": 1}
+    runner.weights_per_read = 10**8  # as if it were large
+    shared = runner.predict(rows)
+    assert seen == {"layers": 1, "vocabulary": 2}
+    assert alone[0].token.tolist() == shared[0].token.tolist()
+    for hook in hooks:
+        hook.remove()
 
 
 def test_each_worker_uses_one_core_and_the_caller_all(use_cores: Callable[[int], None]) -> None:

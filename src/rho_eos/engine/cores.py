@@ -6,7 +6,8 @@ of the cores, each wait lasts until the scheduler takes that process off: a step
 becomes 10 to 20 times slower. So:
 
 - where there are rows enough, each core forwards rows of its own, in parts that fit its caches;
-- else one core forwards them all, unless the operations are long enough to share.
+- else one core forwards them all, unless the operations are long enough to share. The projection
+  onto a large vocabulary often is, where those of the layers are not.
 
 `python -m benchmarks.neighbour` measures both, alone and beside a busy process.
 """
@@ -25,18 +26,17 @@ Result = TypeVar("Result")
 CACHED_POSITIONS = 1024
 #: With fewer for each, the cores do not forward rows of their own.
 LEAST_POSITIONS = 96
-#: Multiplications in the largest matrix product of a layer from which all cores share it.
+#: Multiplications in a matrix product from which all cores share it.
 LONG_OPERATION = 4e8
 
 
 def shares(
-    positions: Sequence[int], cores: int, work: Sequence[float] = (), largest_weight: int = 0
+    positions: Sequence[int], cores: int, work: Sequence[float] = (), longest: float = 0.0
 ) -> list[list[int]] | None:
     """Row numbers in parts, each for one core; None: all cores work on all rows together.
 
     Parts are of about equal `work` (by default, positions), as many as the cores can take at a
-    time. `largest_weight`: the numbers in the largest weight of a layer, each of which meets every
-    position.
+    time. `longest`: the multiplications in the largest matrix product of a forward of all rows.
     """
     work = work or positions
     total = sum(positions)
@@ -44,7 +44,7 @@ def shares(
     if cores == 1:
         return [everything]
     if len(positions) < cores or total < cores * LEAST_POSITIONS:
-        return None if total * largest_weight >= LONG_OPERATION else [everything]
+        return None if longest >= LONG_OPERATION else [everything]
     rounds = min(max(1, round(total / (cores * CACHED_POSITIONS))), len(positions) // cores)
     parts: list[list[int]] = [[] for _ in range(rounds * cores)]
     filled = [0.0] * len(parts)

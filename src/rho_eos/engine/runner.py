@@ -17,7 +17,7 @@ from rho_eos.decoding.policy import Prediction
 from rho_eos.engine.batch import PackedBatch, RowInput, pack
 from rho_eos.engine.cache import Cache, RowStore
 from rho_eos.engine.compiled import compile_layers, filled
-from rho_eos.engine.cores import at_once, shares
+from rho_eos.engine.cores import LONG_OPERATION, at_once, shares
 from rho_eos.engine.memory import keep_freed_memory
 from rho_eos.engine.row import Row
 from rho_eos.engine.statistics import Statistics
@@ -85,7 +85,11 @@ class ModelRunner:
         loads = [
             row.cost * self.weights_per_position + row.reads * self.weights_per_read for row in rows
         ]
-        parts = shares([row.cost for row in rows], cores, loads, self.largest_weight)
+        longest = max(
+            sum(row.cost for row in rows) * self.largest_weight,
+            sum(row.reads for row in rows) * self.weights_per_read,
+        )
+        parts = shares([row.cost for row in rows], cores, loads, longest)
         if cores == 1 or parts is None:
             return work(rows, 1)
         parallel = min(cores, len(parts))
@@ -166,14 +170,23 @@ class ModelRunner:
         cu_seqlens = None
         if self.varlen:
             cu_seqlens = self._on_device(batch.cu_seqlens)
-        with self.in_model.running(parallel):
+
+        @torch.inference_mode()  # which holds for one thread
+        def layers(batch: PackedBatch) -> torch.Tensor:
             hidden: torch.Tensor = self.model.model(
                 input_ids=self._on_device(batch.input_ids)[None],
                 position_ids=self._on_device(batch.position_ids)[None],
                 read_at=self._on_device(np.concatenate((batch.read_at, batch.unconditional_at))),
                 rows=PackedRows(batch.row_lengths, stores, cu_seqlens),
             ).last_hidden_state[0]
-        return hidden
+            return hidden
+
+        cores = torch.get_num_threads() if self.device.type == "cpu" else 1
+        long = len(batch.input_ids) * self.largest_weight >= LONG_OPERATION
+        with self.in_model.running(parallel):
+            if cores == 1 or long:
+                return layers(batch)
+            return at_once(layers, [batch], cores)[0]  # all cores are for the vocabulary only
 
     def _project(self, hidden: torch.Tensor, parallel: int) -> torch.Tensor:
         """(chunk, vocabulary) in float32."""
