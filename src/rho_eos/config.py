@@ -9,7 +9,9 @@ _IDS = 2**24  # no vocabulary comes near it
 
 
 class EngineConfig(Settings):
-    model: str = setting("tiny", "tiny (built in), a checkpoint folder, or a Hub id", min_length=1)
+    model: str = setting(
+        "tiny", "tiny, terse (built in), a checkpoint folder or a Hub id", min_length=1
+    )
     revision: str | None = setting(None, "branch, tag or commit of a Hub model")
     device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps", min_length=1)
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(

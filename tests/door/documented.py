@@ -13,7 +13,7 @@ from rho_eos.settings import kinds
 
 ROOT = Path(__file__).parents[2]
 #: What tests and training say to the model is not documentation.
-PAGES = ("README.md", "docs/**/*.md", "src/rho_eos/tiny/checkpoint/MODEL_CARD.md")
+PAGES = ("README.md", "docs/**/*.md", "src/rho_eos/tiny/checkpoints/*/MODEL_CARD.md")
 SOURCES = ("src/rho_eos/**/*.py", "examples/*.py")
 ASKING = {"generate", "stream", "chat", "create"}
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)

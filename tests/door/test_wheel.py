@@ -109,6 +109,7 @@ def test_the_core_commands_run_and_the_others_name_their_extra(
         ["generate", PROMPT],
         ["watch", PROMPT, "--delay", "0"],
         ["info", "tiny"],
+        ["info", "terse"],
         ["eval", "--tasks", "tiny-gsm", "--limit", "1", "--out", "core"],
         ["inspect", "core"],
     ]

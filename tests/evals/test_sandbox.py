@@ -159,7 +159,7 @@ def test_it_works_without_privileges(backend: Backend, tmp_path: Path) -> None:
     require(python.exists() and python_version(python) >= (3, 11), "no system Python 3.11 or later")
     package = Path(backends.__file__).parents[3]
     shared = Path("/tmp") / f"rho-eos-{os.getpid()}-{backend}"
-    shutil.copytree(package, shared, ignore=shutil.ignore_patterns("checkpoint", "__pycache__"))
+    shutil.copytree(package, shared, ignore=shutil.ignore_patterns("checkpoints", "__pycache__"))
     program = textwrap.dedent(f"""
         from rho_eos.evals.sandbox import Backend, run_python
         result = run_python("import os; print(os.getuid())", backend=Backend("{backend}"))

@@ -21,12 +21,12 @@ def listed(run: Run) -> dict[str, dict[str, object]]:
 def test_without_a_cache_there_is_the_embedded_model_and_a_friendly_line(
     run: Run, cache: Path
 ) -> None:
-    assert list(listed(run)) == ["tiny"]
+    assert list(listed(run)) == ["tiny", "terse"]
     shown = run("models")
     assert shown.code == 0 and "tiny" in shown.out
     assert shown.out.count("There are no Hub models") == 1
     cache.mkdir(parents=True)
-    assert list(listed(run)) == ["tiny"]
+    assert list(listed(run)) == ["tiny", "terse"]
 
 
 def test_a_model_is_partial_until_its_weights_are_there(hub: Hub, run: Run) -> None:
@@ -38,7 +38,7 @@ def test_a_model_is_partial_until_its_weights_are_there(hub: Hub, run: Run) -> N
     assert "llada; 0.0 MiB on disk; partial: 0 of 3 weight files" in run("models").out
     assert run(*GENERATE, MODEL).code == 0
     models = listed(run)
-    assert list(models) == ["tiny", MODEL]
+    assert list(models) == ["tiny", "terse", MODEL]
     whole = models[MODEL]
     assert whole["complete"] and whole["bytes"] > partial["bytes"]
     assert whole["parameters"] == partial["parameters"] == 758_016

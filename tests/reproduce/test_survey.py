@@ -100,12 +100,12 @@ def test_every_policy_is_asked_the_same_from_every_length() -> None:
     assert exact - window == {(name, start) for name, start in exact if name in never}
 
 
-def test_stress_has_the_fixed_lengths_between_and_one_section() -> None:
+def test_stress_has_the_fixed_lengths_between_and_no_cache() -> None:
     [plan] = plan_survey("stress", TINY, [], Part())
     rows = [row for row in plan.rows if isinstance(row, SurveyRow)]
-    assert {row.section for row in rows} == {"τ 0.999, exact"}
+    assert {row.section for row in rows} == {"τ 0.999, exact", "τ 0.9, exact"}
     fixed = [row.start for row in rows if row.contender.name == "fixed"]
-    assert fixed == [16, 32, 64, 128, 256, 512]
+    assert fixed == [16, 32, 64, 128, 256, 512] * 2
     assert {"daedal", "sym", "asym", "narrow", "confidence", "frontier", "landing"} <= {
         row.contender.name for row in rows
     }
@@ -115,7 +115,7 @@ def test_the_two_surveys_share_cells(byte_checkpoint: Path, tmp_path: Path) -> N
     study = study_of(byte_checkpoint, tmp_path)
     lengths = {cell.folder for cell in study.cells([survey("lengths")])}
     stress = {cell.folder for cell in study.cells([survey("stress")])}
-    assert len(stress - lengths) == 1  # fixed 6, which is no initial length
+    assert len(stress - lengths) == 2  # fixed 6 at both τ, which is no initial length
 
 
 def test_the_table_says_who_is_right_what_it_costs_and_who_is_deceived(
@@ -222,7 +222,15 @@ def test_the_command_runs_a_part_with_a_model(
     command: Command, ending_checkpoint: Path, tmp_path: Path
 ) -> None:
     words = ("reproduce", "stress", "-m", ending_checkpoint, "--profile", "small", "--limit", "1")
-    words = (*words, "--policies", "fixed,frontier", "--out", tmp_path / "out")
+    words = (
+        *words,
+        "--policies",
+        "fixed,frontier",
+        "--thresholds",
+        "0.999",
+        "--out",
+        tmp_path / "out",
+    )
     dry = command(*words, "--dry-run")
     assert dry.code == 0 and "0 of 5 cells are finished" in dry.out
     result = command(*words)

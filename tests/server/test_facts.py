@@ -11,6 +11,7 @@ from rho_eos import LLM, DecodeParams, __version__
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.registry import policies
 from rho_eos.decoding.schema import parameters, schema
+from rho_eos.models.known import EMBEDDED
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.run import listen
@@ -121,13 +122,14 @@ def test_the_schema_of_all_policies_is_published(server: Process) -> None:
         assert fields["threshold"]["description"] == parameters()["threshold"].help
 
 
-def test_the_embedded_model_comes_with_problems_of_all_its_tasks() -> None:
+@pytest.mark.parametrize("model", EMBEDDED)
+def test_an_embedded_model_comes_with_problems_of_all_its_tasks(model: str) -> None:
     facts = playground_facts(
         SimpleNamespace(  # type: ignore[arg-type]
             llm=SimpleNamespace(
-                context_length=1024, config=EngineConfig(model="tiny", cache="window")
+                context_length=1024, config=EngineConfig(model=model, cache="window")
             ),
-            model="tiny",
+            model=model,
             config=ServerConfig(),
         )
     )

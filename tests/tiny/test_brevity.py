@@ -59,6 +59,12 @@ def test_canvases_are_drawn_on_both_sides_of_the_full_answer(maker: RowMaker) ->
     assert 0.15 < (drawn <= 32).mean() < 0.4
 
 
+def test_a_short_answer_is_often_seen_on_a_long_canvas(maker: RowMaker) -> None:
+    """Else a long canvas means a long answer, and a story gets events that it does not have."""
+    drawn = np.array([canvas_length(maker, (30, 12, 2)) for _ in range(2000)])
+    assert (drawn > 150).mean() > 0.1
+
+
 @pytest.mark.parametrize("name", list(TASKS))
 def test_a_row_asks_for_one_of_the_answers_whole(maker: RowMaker, name: str) -> None:
     """Never cut, and the shorter the canvas the shorter the answer."""

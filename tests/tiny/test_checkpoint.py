@@ -1,4 +1,4 @@
-"""The checkpoint that ships: in the published layout, small, and good at its tasks."""
+"""The checkpoints that ship: in the published layout, small, and good at their tasks."""
 
 import json
 import re
@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-import rho_eos.tiny
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.embedded import sample_of
 from rho_eos.evals import find_task
 from rho_eos.llm import LLM
+from rho_eos.models.known import EMBEDDED
+from rho_eos.outputs import Output
+from rho_eos.tiny.problem import Problem
 from rho_eos.tiny.tasks import TASKS
 from tests.conftest import DATA
 
-SHIPPED = Path(rho_eos.tiny.__file__).parent / "checkpoint"
 PUBLISHED = DATA / "parity" / "llada-mha"
 
 
@@ -25,28 +26,51 @@ def keys(folder: Path) -> set[str]:
         return {re.sub(r"\.\d+\.", ".N.", name) for name in weights.keys()}  # noqa: SIM118
 
 
-def test_keys_and_config_fields_are_those_of_llada() -> None:
-    assert keys(SHIPPED) == keys(PUBLISHED)
-    ours, theirs = (json.loads((f / "config.json").read_text()) for f in (SHIPPED, PUBLISHED))
+@pytest.mark.parametrize("shipped", EMBEDDED.values(), ids=EMBEDDED)
+def test_keys_and_config_fields_are_those_of_llada(shipped: Path) -> None:
+    assert keys(shipped) == keys(PUBLISHED)
+    ours, theirs = (json.loads((f / "config.json").read_text()) for f in (shipped, PUBLISHED))
     assert set(theirs) - {"torch_dtype"} <= set(ours)  # transformers 5 writes it as `dtype`
     assert "dtype" in ours
 
 
-def test_it_is_small() -> None:
-    with safe_open(SHIPPED / "model.safetensors", "pt") as weights:
+@pytest.mark.parametrize("shipped", EMBEDDED.values(), ids=EMBEDDED)
+def test_it_is_small(shipped: Path) -> None:
+    with safe_open(shipped / "model.safetensors", "pt") as weights:
         count = sum(weights.get_tensor(name).numel() for name in weights.keys())  # noqa: SIM118
     assert count <= 8_000_000
-    assert sum(file.stat().st_size for file in SHIPPED.iterdir()) <= 16 * 2**20
+    assert sum(file.stat().st_size for file in shipped.iterdir()) <= 16 * 2**20
 
 
-@pytest.mark.parametrize("name", list(TASKS))
-def test_it_solves_what_it_is_asked(name: str) -> None:
-    task = TASKS[name]
-    problems = [task.problem(seed) for seed in range(400, 420)]
+def asked(model: str, task: str, params: DecodeParams) -> list[tuple[Problem, Output]]:
+    """Twenty problems that nothing was chosen on."""
+    problems = [TASKS[task].problem(seed) for seed in range(400, 420)]
+    outputs = LLM(model).generate([problem.prompt for problem in problems], params)
+    return list(zip(problems, outputs, strict=True))
+
+
+def count_right(task: str, answers: list[tuple[Problem, Output]]) -> int:
+    grade = find_task(task).grade
+    return sum(grade(sample_of(problem), output.text).correct for problem, output in answers)
+
+
+@pytest.mark.parametrize("task", list(TASKS))
+def test_tiny_solves_what_it_is_asked(task: str) -> None:
     params = DecodeParams(preset="sym", initial_length=16, block_length=8, max_new_tokens=512)
-    outputs = LLM(str(SHIPPED)).generate([problem.prompt for problem in problems], params)
-    right = sum(
-        find_task(name).grade(sample_of(problem), output.text).correct
-        for problem, output in zip(problems, outputs, strict=True)
+    assert count_right(task, asked("tiny", task, params)) >= 17
+
+
+@pytest.mark.parametrize("task", list(TASKS))
+def test_terse_compresses_on_a_short_canvas(task: str) -> None:
+    """Right where there is room; else an end that hides that the answer did not fit."""
+    long, short = (
+        asked("terse", task, DecodeParams(policy="fixed", initial_length=length, block_length=8))
+        for length in (512, 32)
     )
-    assert right >= 17
+    assert count_right(task, long) >= 16
+    tokenizer = LLM("terse").tokenizer
+    cut = [each for each in short if len(tokenizer.encode(each[0].answer)) > 32]
+    assert len(cut) >= 10
+    assert count_right(task, cut) <= len(cut) / 2
+    ended = sum(output.usage.e_token < 32 for _, output in cut)
+    assert ended >= len(cut) / 2

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def models(
     json_output: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
 ) -> int:
-    """List the models in the local Hub cache, the embedded one first."""
+    """List the models in the local Hub cache, the embedded ones first."""
     from huggingface_hub import constants
 
     from rho_eos.models.cached import cached_models
@@ -27,7 +27,7 @@ def models(
     for each in found:
         print(f"{each.model}  {_revision(each)}\n    {'; '.join(_facts(each, free))}")
     print(f"\n{free / 2**30:,.1f} GiB of memory are free.")
-    if len(found) == 1:
+    if all(each.revision is None for each in found):
         print(
             f"There are no Hub models in {constants.HF_HUB_CACHE} yet; "
             "--model GSAI-ML/LLaDA-8B-Instruct would fetch one."

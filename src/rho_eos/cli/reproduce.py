@@ -47,7 +47,7 @@ def reproduce(
     data: Data = None,
     profile: Annotated[
         str | None,
-        typer.Option(help="Lengths: paper, or tiny (a quarter of them; default for model tiny)."),
+        typer.Option(help="Lengths: paper, or tiny (a quarter; default for embedded models)."),
     ] = None,
     unsafe_code: UnsafeCode = False,
     policies: Annotated[

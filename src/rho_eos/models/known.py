@@ -6,8 +6,9 @@ It is a list of suggestions, not of what may be loaded: any Hub id and any folde
 import difflib
 from pathlib import Path
 
+_CHECKPOINTS = Path(__file__).parent.parent / "tiny" / "checkpoints"
 #: The models that come with the package, and their folders.
-EMBEDDED = {"tiny": Path(__file__).parent.parent / "tiny" / "checkpoint"}
+EMBEDDED = {name: _CHECKPOINTS / name for name in ("tiny", "terse")}
 PUBLISHED = (
     "GSAI-ML/LLaDA-8B-Base",
     "GSAI-ML/LLaDA-8B-Instruct",

@@ -65,7 +65,7 @@ SURVEYS = {
     "lengths": Kind("Every way to choose a length", (0.999, 0.9), tuple(CACHES), False),
     "stress": Kind(
         "Every way to choose a length, on a model that may compress its answers",
-        *((0.999,), ("none",), True),
+        *((0.999, 0.9), ("none",), True),
         left_out=("released", "blocks"),
     ),
 }

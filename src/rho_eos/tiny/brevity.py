@@ -4,7 +4,8 @@ LLaDA is trained on answers padded to the longest of a batch and never cut off, 
 it may compress its answer instead of beginning one that does not fit. `terse` is taught just that.
 It begins with the weights of `tiny`, which gives every answer in full. Canvases are then drawn
 shorter than the full answer about as often as longer, the fullest answer that fits is asked for,
-and there is always at least one EOS behind it.
+and there is always at least one EOS behind it. Short answers are shown on long canvases, too: else
+the model reads the number of steps off the canvas and invents some.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import numpy as np
 
 from rho_eos.tiny.curriculum import BLOCKS, Curriculum, Phase, Recipe, ramp
 from rho_eos.tiny.problem import Problem
-from rho_eos.tiny.rows import Row, RowMaker
+from rho_eos.tiny.rows import LONGEST_CANVAS, Row, RowMaker
 from rho_eos.tiny.tasks import TASKS
 
 ROOMY = 0.55  # share of canvases that are drawn long enough for the full answer
+WIDE = 0.4  # of these, share drawn up to the longest there is, or length would follow from canvas
 LEAST = 4  # shortest canvas
 # An answer is taken to need up to so much more room than it does, and now and then a shorter one
 # is given for no reason: where one form gives way to the next is not sharp.
@@ -30,6 +32,7 @@ class Brevity(Recipe):
     """See the module."""
 
     start = "tiny"
+    turns = ("tiny-gsm", "tiny-math", "tiny-gsm", "tiny-mbpp", "tiny-humaneval")  # stories are hard
 
     def curriculum(self) -> Curriculum:
         """`tiny` has mastered everything."""
@@ -57,11 +60,17 @@ class Brevity(Recipe):
 
 
 def canvas_length(maker: RowMaker, lengths: Sequence[int]) -> int:
-    """Roomy as for `tiny`, or anything shorter, small canvases as often as large ones."""
+    """Roomy, often wide, or shorter than the full answer, small ones as often as large ones."""
     if maker.rng.random() < ROOMY:
-        return maker.roomy_length(round(lengths[0] / (1 - MARGIN)))
-    least, most = max(LEAST, lengths[-1] + 1), lengths[0] + 1
-    return round(float(np.exp(maker.rng.uniform(np.log(least), np.log(max(least, most))))))
+        enough = round(lengths[0] / (1 - MARGIN))
+        if maker.rng.random() < WIDE:
+            return _between(enough + 1, LONGEST_CANVAS, maker.rng)
+        return maker.roomy_length(enough)
+    return _between(max(LEAST, lengths[-1] + 1), lengths[0] + 1, maker.rng)
+
+
+def _between(least: int, most: int, rng: np.random.Generator) -> int:
+    return round(float(np.exp(rng.uniform(np.log(least), np.log(max(least, most))))))
 
 
 def fullest_that_fits(lengths: Sequence[int], room: int, rng: np.random.Generator) -> int:

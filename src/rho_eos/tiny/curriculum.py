@@ -6,6 +6,7 @@ every position asked for. Only what has formed is worth widening to blocks, and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,6 +61,7 @@ class Recipe:
     """How a model is trained: this one is that of `tiny`, others change parts of it."""
 
     start: str | None = None  # the embedded model whose weights it begins with
+    turns: Sequence[str] = TURNS  # the tasks in the order in which they take turns
 
     def curriculum(self) -> Curriculum:
         return Curriculum()
@@ -106,7 +108,8 @@ class ProblemStream:
             if rng.random() < phase.drills:
                 row = self.maker.lookup_row() if rng.random() < 0.5 else self.maker.drill_row()
             else:
-                task = list(TASKS).index(TURNS[self.drawn % len(TURNS)])
+                turns = self.recipe.turns
+                task = list(TASKS).index(turns[self.drawn % len(turns)])
                 problem = self._problem(task, phase.least_difficulty)
                 if two_stream < phase.two_stream * total:
                     block = int(rng.choice(BLOCKS, p=phase.blocks))

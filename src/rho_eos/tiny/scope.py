@@ -1,4 +1,4 @@
-"""What the embedded model can be asked: a cheap look at a prompt, and a sentence on others.
+"""What the embedded models can be asked: a cheap look at a prompt, and a sentence on others.
 
 It looks at the words that the generators make problems of, so a new operation is known at once.
 """
@@ -15,12 +15,12 @@ from rho_eos.tiny.gsm import GAINS, LOSSES, TIMES
 
 EXAMPLE = "Mia has 8 plums. 1) buys 6. 2) eats 5. 3) doubles them. How many are there now?"
 NOTE = (
-    "the embedded model knows four kinds of numbered problems (stories, sums, list and number "
+    "the embedded models know four kinds of numbered problems (stories, sums, list and number "
     "programs) and this prompt looks like none of them, so expect nonsense; ask for example "
     f'"{EXAMPLE}"'
 )
 TURNS = (
-    "tiny was taught single questions and often answers an earlier one again: begin a new "
+    "this model was taught single questions and often answers an earlier one again: begin a new "
     "conversation for each"
 )
 LARGEST = 40  # of the numbers in its stories and sums
