@@ -53,6 +53,11 @@ def test_a_model_that_compresses_does_not_deceive_it(start: int) -> None:
         assert decode(compresses(), policy=rival, initial_length=64).text != FULL
 
 
+def test_nor_does_one_that_leaves_out_only_the_last_steps() -> None:
+    full, brief = FULL[:120], FULL[:90]
+    assert decode(compresses(full, brief), policy="scout").text == full
+
+
 def test_an_early_end_that_a_long_canvas_shows_too_is_believed() -> None:
     """The first forward promises a long text; later ones, on any canvas, a short one."""
     short = FULL[:60]

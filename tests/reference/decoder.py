@@ -388,10 +388,8 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
         while end > 0 and shown[end - 1] == ids.eos:
             end -= 1
         in_sight = end < len(canvas)
-        if in_sight and doubted is None and len(canvas) < expected:
-            half = (expected - open_[0]) / 2
-            if end - open_[0] < half and end <= expected - 16:
-                doubted, goal = end, expected + rule.margin
+        if in_sight and doubted is None and len(canvas) < expected and end <= expected - 16:
+            doubted, goal = end, expected + rule.margin
         if len(canvas) < min(goal, rule.max_length):
             canvas += [ids.mask] * (min(goal, rule.max_length) - len(canvas))
             continue

@@ -1,5 +1,5 @@
 """Scout: read the length on a long canvas, then keep room only where it is needed next, and look
-again before believing that the text ends much sooner (ours, docs/method.md §11)."""
+again before believing that the text ends sooner (ours, docs/method.md §11)."""
 
 import numpy as np
 
@@ -78,11 +78,8 @@ class Scout(Policy):
         return Step(commit, self._edits(view, prediction, commit, end), rho)
 
     def _is_early(self, view: View, end: int) -> bool:
-        """Less than half of what was expected, on a canvas without room for all of that."""
-        left, expected = end - view.masked[0], self.expected - view.masked[0]
-        return bool(
-            view.length < self.expected and expected - left >= DOUBTFUL and left < expected / 2
-        )
+        """Sooner than was expected, on a canvas without room for all of that."""
+        return view.length < self.expected and self.expected - end >= DOUBTFUL
 
     def _believe(self, view: View, end: int | None) -> None:
         """What this canvas says of the end counts: it is long enough, or agrees."""
