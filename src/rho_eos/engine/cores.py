@@ -7,7 +7,7 @@ becomes 10 to 20 times slower. So:
 
 - where there are rows enough, each core forwards rows of its own, in parts that fit its caches;
 - else one core forwards them all, unless the operations are long enough to share. The projection
-  onto a large vocabulary often is, where those of the layers are not.
+  onto a large vocabulary often is, where the products of the layers are not.
 
 `python -m benchmarks.neighbour` measures both, alone and beside a busy process.
 """
