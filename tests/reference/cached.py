@@ -119,7 +119,7 @@ def window_decode(
     kept: Kept = [net.nothing() for _ in range(len(prompt) + len(canvas))]
     touched = [False] * len(canvas)
     result = Cached(canvas)
-    refresh, sees_end, n, commits, steps = True, False, 0, 0, 0
+    refresh, sees_end, n, commits, steps, decided = True, False, 0, 0, 0, -1
     while ids.mask in canvas:
         start, total = len(prompt), len(prompt) + len(canvas)
         masked = [at for at, token in enumerate(canvas) if token == ids.mask]
@@ -157,10 +157,8 @@ def window_decode(
             rho = sum(guesses[at].token == ids.eos for at in masked) / len(masked)
             tail = kept[start:]
             if rule.policy == "rho-eos":
-                length = len(canvas)
-                adjust(canvas, tail, touched, rho, n, rule, ids, net)
-                far_too_short = exact(rho) < exact(rule.low) / 2
-                refresh = refresh or (len(canvas) > length and far_too_short)
+                adjust(canvas, tail, touched, rho, n, n - decided, rule, ids, net)
+                decided = n
             kept[start:] = tail
         predicted = any(guesses[at].token in ids.ends for at in open_)
         sees_end = predicted or bool(set(canvas) & set(ids.ends))
@@ -176,6 +174,7 @@ def adjust(
     touched: list[bool],
     rho: float,
     n: int,
+    forwards: int,
     rule: Rule,
     ids: Ids,
     net: NaiveTransformer,
@@ -184,7 +183,8 @@ def adjust(
         return
     if exact(rho) < exact(rule.low):
         room = rule.max_length - len(canvas)
-        for _ in range(min(expansion(exact(rho), rule), room)):
+        wanted = min(forwards * expansion(exact(rho), rule), rule.base * rule.cap)
+        for _ in range(min(wanted, room)):
             canvas.append(ids.mask)
             kept.append(net.nothing())
             touched.append(True)

@@ -51,11 +51,14 @@ class ExpansionParams(RegionParams):
     )
 
 
-def expansion_factor(rho: float, params: ExpansionParams) -> int:
-    """E(ρ) = base · m(s), m capped, with s the distance to the region in whole intervals."""
+def expansion_factor(rho: float, params: ExpansionParams, forwards: int = 1) -> int:
+    """E(ρ) = base · m(s), m capped, with s the distance to the region in whole intervals.
+
+    With a cache a decision may stand for several forwards; even so it is not more than the cap.
+    """
     low, high = params.region
     distance = max(low - rho, rho - high)
     # 0.4 - 0.1 is a little more than three tenths in binary: do not count a fourth interval for it.
     intervals = max(1, math.ceil(distance / params.expansion_interval - 1e-9))
     multiplier = MULTIPLIERS[params.expansion](min(intervals, 64))
-    return params.expansion_base * min(multiplier, params.expansion_cap)
+    return params.expansion_base * min(forwards * multiplier, params.expansion_cap)

@@ -18,6 +18,7 @@ from rho_eos.engine.batch import PackedBatch, RowInput, pack
 from rho_eos.engine.cache import Cache, RowStore
 from rho_eos.engine.compiled import compile_layers, filled
 from rho_eos.engine.cores import LONG_OPERATION, at_once, shares
+from rho_eos.engine.head import projection
 from rho_eos.engine.memory import keep_freed_memory
 from rho_eos.engine.row import Row
 from rho_eos.engine.statistics import Statistics
@@ -68,6 +69,7 @@ class ModelRunner:
         self.largest_weight = max(layers, default=0)
         self.weights_per_position = sum(layers)
         self.weights_per_read = model.lm_head.in_features * vocabulary
+        self.onto_vocabulary = projection(model.lm_head, self.device, self.weights_per_position)
 
     def predict(self, rows: Sequence[Row]) -> list[Prediction]:
         """One forward for all rows; a row's prediction does not depend on its batch mates."""
@@ -191,8 +193,7 @@ class ModelRunner:
     def _project(self, hidden: torch.Tensor, parallel: int) -> torch.Tensor:
         """(chunk, vocabulary) in float32."""
         with self.in_model.running(parallel):
-            logits: torch.Tensor = self.model.lm_head(hidden).float()
-        return logits
+            return self.onto_vocabulary(hidden).float()
 
     def _on_device(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device, non_blocking=True)

@@ -42,18 +42,14 @@ class RhoEos(Policy):
     )
     Params = RhoEosParams
     edits = (Append, Trim)
+    windows = True
     params: RhoEosParams
 
     def __init__(self, params: RhoEosParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
         self.signal = SIGNALS[params.signal]
         self.needs = Needs(whole_canvas=params.signal == "confidence")
-        self.far_too_short = False  # so the last forward found the canvas
-
-    @property
-    def windows(self) -> bool:  # type: ignore[override]
-        """Far from the region one growth is a part of what is wanted: the next forward goes on."""
-        return not self.far_too_short
+        self.decided = -1  # the step of the last decision
 
     def commit(self, view: View, prediction: Prediction) -> Positions:
         return commit_by_threshold(view, prediction, self.params, self.special)
@@ -62,8 +58,7 @@ class RhoEos(Policy):
         commit = self.commit(view, prediction)
         rho = self.signal(view, prediction, self.special.eos)
         edits = self._edits(view, prediction, commit, rho)
-        grows = any(isinstance(edit, Append) for edit in edits)
-        self.far_too_short = grows and rho is not None and rho < self.params.region[0] / 2
+        self.decided = view.step
         return Step(commit, edits, rho)
 
     def _edits(
@@ -74,11 +69,13 @@ class RhoEos(Policy):
         may_change = view.length < params.max_new_tokens and view.step < params.horizon
         if rho is None or not may_change or low <= rho <= high:
             return ()
-        count = expansion_factor(rho, params)
         if rho < low:
+            # With a cache the forwards since the last decision had none: this one makes up for
+            # them. Room that is too much costs little; MASKs dropped in haste are the answer's.
+            count = expansion_factor(rho, params, forwards=view.step - self.decided)
             return (Append(min(count, params.max_new_tokens - view.length)),)
         spare = view.length - params.min_new_tokens
-        count = min(count, trailing_masks(view, commit), spare)
+        count = min(expansion_factor(rho, params), trailing_masks(view, commit), spare)
         if params.spare_content:
             tokens = prediction.at(view.masked).token
             count = min(count, trailing(tokens == self.special.eos))
