@@ -100,10 +100,10 @@ class Preparer:
             params = self._starting_from(canvas, params, layout)
         given = len(ids) + len(behind) + (layout.gaps.count(-1) if layout else 0)
         room = context - given
-        if room < params.first_length:
+        if room < params.least_room:
             what = "prompt has" if given == len(ids) else "text that is given has"
             raise UserError(
-                f"the {what} {given} tokens; with initial_length {params.first_length} that "
+                f"the {what} {given} tokens; with initial_length {params.least_room} that "
                 f"is more than the model's context of {context}"
             )
         if params.max_new_tokens > room:

@@ -99,7 +99,7 @@ def ours(draw: st.DrawFn) -> DecodeParams:
     policy = draw(st.sampled_from(["frontier", "landing", "blocks", "scout"]))
     more = {}
     if policy == "scout":
-        more = {name: draw(st.integers(1, 128)) for name in ("look", "ahead", "margin")}
+        more = {name: draw(st.integers(1, 128)) for name in ("look", "opening", "ahead", "margin")}
     return DecodeParams(policy=policy, **draw(common()), **more)
 
 

@@ -43,9 +43,13 @@ POLICIES = {
     "landing from a long canvas": DecodeParams(
         policy="landing", **(LIMITS | {"initial_length": 120, "max_new_tokens": 160})
     ),
-    "scout": DecodeParams(policy="scout", look=40, ahead=8, **(LIMITS | {"max_new_tokens": 80})),
+    "scout": DecodeParams(
+        policy="scout", look=40, opening=6, ahead=8, **(LIMITS | {"max_new_tokens": 80})
+    ),
     "scout that doubts": DecodeParams(
-        policy="scout", look=64, ahead=4, margin=2, **(LIMITS | {"max_new_tokens": 80})
+        policy="scout",
+        **{"look": 64, "opening": 0, "ahead": 4, "margin": 2},
+        **(LIMITS | {"max_new_tokens": 80}),
     ),
     "blocks": DecodeParams(
         policy="blocks", **(LIMITS | {"block_length": None, "initial_length": 3})

@@ -34,6 +34,7 @@ def rule_of(params: DecodeParams, early_stop: bool | None = None, expand: int = 
         horizon=own.get("horizon", 0),
         spare_content=own.get("spare_content", False),
         look=own.get("look", 0),
+        opening=own.get("opening", 0),
         ahead=own.get("ahead", 0),
         margin=own.get("margin", 0),
         early_stop=params.early_stop if early_stop is None else early_stop,

@@ -45,8 +45,9 @@ class Rule:
     cap: int = 8
     horizon: int = 64
     spare_content: bool = False
-    look: int = 512  # scout's three numbers
-    ahead: int = 64
+    look: int = 512  # scout's four numbers
+    opening: int = 32
+    ahead: int = 32
     margin: int = 8
     early_stop: bool = False
     order: str = "entropy"  # DreamOn's
@@ -377,9 +378,11 @@ def landing(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
 
 
 def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
-    """The length is read on a long canvas; then there is room only for what comes next. An end that
-    comes much sooner is doubted once, and believed only if a long canvas shows it too."""
+    """The length is read on a long canvas, which keeps room for all of it until some tokens stand;
+    then there is room only for what comes next. An end that comes much sooner is doubted once,
+    and believed only if a long canvas shows it too."""
     goal, expected, doubted, wide = rule.look, 0, None, False
+    canvas += [ids.mask] * (min(rule.look, rule.max_length) - len(canvas))
     while ids.mask in canvas:
         guesses = yield
         open_ = [at for at, token in enumerate(canvas) if token == ids.mask]
@@ -401,6 +404,8 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
         first = canvas.index(ids.mask) if ids.mask in canvas else len(canvas)
         least = first + rule.ahead
         most = least + 8
+        opens = first < rule.opening
+        behind = max(rule.opening, rule.margin) if opens else rule.margin
         if wide:
             least = max(least, expected + rule.margin)
             most = max(most, expected + rule.margin)
@@ -408,8 +413,10 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
             if not any(token in ids.ends for token in canvas):
                 canvas += [ids.mask] * (min(most, rule.max_length) - len(canvas))
             continue
+        if opens:
+            most = max(most, expected + behind)
         if in_sight:
-            most = min(most, end + rule.margin)
+            most = min(most, end + behind)
         count = 0
         while len(canvas) - count > most and canvas[-1 - count] == ids.mask:
             count += 1

@@ -84,7 +84,7 @@ class RhoEosLM(TemplateLM):
 
     def _last_of_context(self, ids: list[int], params: DecodeParams) -> list[int]:
         """The end of a prompt that is too long, as lm-eval's other models do."""
-        room = self.llm.context_length - params.first_length
+        room = self.llm.context_length - params.least_room
         if len(ids) > room > 0:
             logger.warning("a prompt of %d tokens is cut to its last %d", len(ids), room)
             return ids[-room:]

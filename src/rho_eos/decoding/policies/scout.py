@@ -21,12 +21,20 @@ DOUBTFUL = 16  # an end that comes so much sooner than expected may be a compres
 
 
 class ScoutParams(CommitParams):
-    initial_length: int = setting(
-        512, "canvas length to start with; grows to `look` at once", ge=1, le=LONGEST
-    )
     look: int = setting(512, "canvas on which the length is read first", ge=1, le=LONGEST)
-    ahead: int = setting(64, "MASKs to keep open ahead of the text", ge=1, le=LONGEST)
+    opening: int = setting(
+        32,
+        "until so many tokens are written there is room for all of the text and so many more",
+        ge=0,
+        le=LONGEST,
+    )
+    ahead: int = setting(32, "MASKs to keep open ahead of the text", ge=1, le=LONGEST)
     margin: int = setting(8, "MASKs to keep behind the end of the text", ge=0, le=LONGEST)
+
+    @property
+    def first_length(self) -> int:
+        """A shorter canvas would be looked at in vain."""
+        return max(self.least_room, min(self.look, self.max_new_tokens))
 
 
 @register_policy
@@ -96,7 +104,8 @@ class Scout(Policy):
     ) -> tuple[Edit, ...]:
         params, length = self.params, view.length
         left = np.setdiff1d(view.masked, commit, assume_unique=True)
-        ahead = params.ahead + (int(left[0]) if len(left) else length)
+        written = int(left[0]) if len(left) else length
+        ahead = written + params.ahead
         whole = self.expected + params.margin if self.wide else 0
         if end is None and length < max(ahead, whole):
             tokens = np.concatenate((view.canvas, prediction.at(commit).token))
@@ -104,9 +113,12 @@ class Scout(Policy):
             if room <= 0 or self.special.is_end(tokens).any():
                 return ()
             return (Append(min(max(ahead + SPARE, whole) - length, room)),)
-        kept = max(ahead + SPARE, whole)
+        # The first tokens decide how fully a model writes, so they are not written in a hurry.
+        opens = written < params.opening
+        margin = max(params.margin, params.opening if opens else 0)
+        kept = max(ahead + SPARE, self.expected + margin if self.wide or opens else 0)
         if end is not None:
-            kept = min(kept, end + params.margin)
+            kept = min(kept, end + margin)
         spare = length - params.min_new_tokens
         count = min(length - kept, trailing_masks(view, commit), spare)
         return (Trim(count),) if count >= LEAST_DROPPED else ()
