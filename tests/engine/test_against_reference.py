@@ -48,7 +48,10 @@ POLICIES = {
     ),
     "scout that doubts": DecodeParams(
         policy="scout",
-        **{"look": 64, "opening": 0, "ahead": 4, "margin": 2},
+        look=64,
+        opening=0,
+        ahead=4,
+        margin=2,
         **(LIMITS | {"max_new_tokens": 80}),
     ),
     "blocks": DecodeParams(

@@ -85,7 +85,8 @@ def test_every_policy_is_asked_the_same_from_every_length() -> None:
     by_section: dict[str, set[tuple[str, int]]] = {}
     for row in plan.every:
         own = row.params.model_dump()
-        assert (own["initial_length"], own["threshold"]) == (row.start, row.threshold)
+        assert row.params.first_length == (512 if row.params.policy == "scout" else row.start)
+        assert own["threshold"] == row.threshold
         assert own["cache"] == row.cache and own["max_new_tokens"] == 2048
         assert own["block_length"] == (None if row.params.policy == "blocks" else 32)
         by_section.setdefault(row.section, set()).add((row.contender.name, row.start))
