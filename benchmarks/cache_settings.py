@@ -37,10 +37,10 @@ START: dict[str, float] = {
     "cache_unsure": 0,
 }
 TOGETHER: tuple[dict[str, float], ...] = (
-    {"cache_steps": 16, "cache_window": 24},
-    {"cache_steps": 16, "cache_commits": 48},
-    {"cache_steps": 16, "cache_window": 24, "cache_back": 16},
-    {"cache_steps": 16, "cache_window": 24, "cache_back": 16, "cache_commits": 48},
+    {"cache_steps": 24, "cache_window": 24},
+    {"cache_steps": 24, "cache_commits": 48},
+    {"cache_steps": 24, "cache_window": 24, "cache_back": 16},
+    {"cache_steps": 24, "cache_window": 24, "cache_back": 16, "cache_commits": 48},
 )
 DECIDING = ("fixed 256", "Asym from 64", "frontier from 64")
 THRESHOLD = 0.999

@@ -119,7 +119,8 @@ def window_decode(
     kept: Kept = [net.nothing() for _ in range(len(prompt) + len(canvas))]
     touched = [False] * len(canvas)
     result = Cached(canvas)
-    refresh, sees_end, n, commits, steps, decided = True, False, 0, 0, 0, -1
+    refresh, sees_end, n, commits, steps = True, False, 0, 0, 0
+    decided, decisions = -1, 0
     while ids.mask in canvas:
         start, total = len(prompt), len(prompt) + len(canvas)
         masked = [at for at, token in enumerate(canvas) if token == ids.mask]
@@ -157,8 +158,8 @@ def window_decode(
             rho = sum(guesses[at].token == ids.eos for at in masked) / len(masked)
             tail = kept[start:]
             if rule.policy == "rho-eos":
-                adjust(canvas, tail, touched, rho, n, n - decided, rule, ids, net)
-                decided = n
+                adjust(canvas, tail, touched, rho, decisions, n - decided, rule, ids, net)
+                decided, decisions = n, decisions + 1
             kept[start:] = tail
         predicted = any(guesses[at].token in ids.ends for at in open_)
         sees_end = predicted or bool(set(canvas) & set(ids.ends))
@@ -173,13 +174,13 @@ def adjust(
     kept: list[Any],
     touched: list[bool],
     rho: float,
-    n: int,
+    decisions: int,
     forwards: int,
     rule: Rule,
     ids: Ids,
     net: NaiveTransformer,
 ) -> None:
-    if not 0 < len(canvas) < rule.max_length or n >= rule.horizon:
+    if not 0 < len(canvas) < rule.max_length or decisions >= rule.horizon:
         return
     if exact(rho) < exact(rule.low):
         room = rule.max_length - len(canvas)

@@ -53,7 +53,7 @@ class DecodeParams(Settings):
     cache_window: int = setting(24, "MASKs that a window step computes", ge=1, le=LONGEST)
     cache_back: int = setting(16, "positions before the first MASK in it", ge=0, le=LONGEST)
     cache_commits: int = setting(48, "refresh after so many commits", ge=1, le=LONGEST)
-    cache_steps: int = setting(16, "refresh after so many steps", ge=1, le=LONGEST)
+    cache_steps: int = setting(24, "refresh after so many steps", ge=1, le=LONGEST)
     cache_unsure: float = setting(
         0.0, "refresh after a commit less confident than this", ge=0, le=1
     )

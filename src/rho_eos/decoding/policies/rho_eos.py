@@ -50,6 +50,7 @@ class RhoEos(Policy):
         self.signal = SIGNALS[params.signal]
         self.needs = Needs(whole_canvas=params.signal == "confidence")
         self.decided = -1  # the step of the last decision
+        self.decisions = 0
 
     def commit(self, view: View, prediction: Prediction) -> Positions:
         return commit_by_threshold(view, prediction, self.params, self.special)
@@ -58,7 +59,7 @@ class RhoEos(Policy):
         commit = self.commit(view, prediction)
         rho = self.signal(view, prediction, self.special.eos)
         edits = self._edits(view, prediction, commit, rho)
-        self.decided = view.step
+        self.decided, self.decisions = view.step, self.decisions + 1
         return Step(commit, edits, rho)
 
     def _edits(
@@ -66,7 +67,7 @@ class RhoEos(Policy):
     ) -> tuple[Edit, ...]:
         params = self.params
         low, high = params.region
-        may_change = view.length < params.max_new_tokens and view.step < params.horizon
+        may_change = view.length < params.max_new_tokens and self.decisions < params.horizon
         if rho is None or not may_change or low <= rho <= high:
             return ()
         if rho < low:
