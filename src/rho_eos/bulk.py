@@ -87,7 +87,7 @@ class Bulk:
         return {
             "prompt_hash": blake2b(prompt.encode(), digest_size=16).hexdigest(),
             "model_hash": self.model_hash,
-            "params": item.params.model_dump(mode="json"),
+            "params": item.params.recorded(),
         }
 
     def check_continues(self, results: ResultFile) -> None:

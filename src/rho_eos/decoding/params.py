@@ -149,6 +149,11 @@ class DecodeParams(Settings):
         """The signals at which the length holds, for who draws them; None: there is no region."""
         return None
 
+    def recorded(self) -> dict[str, Any]:
+        """What an answer depends on, for files that say how it was made."""
+        unused = {name for name in type(self).model_fields if name.startswith("cache_")}
+        return self.model_dump(mode="json", exclude=unused if self.cache == "none" else None)
+
     @property
     def least_room(self) -> int:
         """Behind a prompt: for the canvas that was asked for, never less than a minimum length."""

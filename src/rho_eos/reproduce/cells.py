@@ -107,7 +107,7 @@ class Study:
             "model": self._model,
             "task": evaluation.tasks,
             "data": self._data.get(evaluation.tasks[0]),
-            "params": evaluation.params.model_dump(mode="json"),
+            "params": evaluation.params.recorded(),
             "samples": (evaluation.limit, evaluation.repeats, evaluation.shuffle_seed),
         }
         identity = find_task(evaluation.tasks[0]).identity()

@@ -38,7 +38,8 @@ def draw(found: Sequence[Finding]) -> Any:
     labels = list(dict.fromkeys(each.row.contender.label for each in found))
     looks = dict(zip(labels, style.many_looks(len(labels)), strict=True))
     starts = tuple(sorted({each.row.start for each in found}))
-    figure, grid = style.panels(len(sections), len(MEASURES), width=4.4, height=3.4)
+    width = 4.4 + 3 / len(sections)  # the legend stands beside the panels
+    figure, grid = style.panels(len(sections), len(MEASURES), width=width, height=3.4)
     for column, section in zip(grid.T, sections, strict=True):
         for axes, (name, measure, logarithmic) in zip(column, MEASURES, strict=True):
             for label in labels:

@@ -70,7 +70,7 @@ class Evaluation:
     def settings(self) -> dict[str, Any]:
         """For `run.json`, and for the check that a folder continues the same run."""
         model = None if self.engine is None else model_identity(self.engine)
-        policy = {"policy": "gold"} if self.params is None else self.params.model_dump(mode="json")
+        policy = {"policy": "gold"} if self.params is None else self.params.recorded()
         return {
             "model": model,
             "tasks": [task.name for task in self.all_tasks()],
