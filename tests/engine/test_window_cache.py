@@ -55,13 +55,14 @@ SETTINGS = {
 def test_a_cached_row_is_what_the_naive_cache_gives(name: str, settings: str) -> None:
     model = random_llada(**MODELS[name])
     net = NaiveTransformer(model)
-    prompts = some_prompts(4, seed=3)
+    prompts = some_prompts(5, seed=3)
     how = {"cache": "window", "threshold": 0.6, "early_stop": False, **LIMITS, **SETTINGS[settings]}
     params = [
         DecodeParams(policy="fixed", **how),
         DecodeParams(**how),
         DecodeParams(preset="sym", expansion="linear", **(how | {"block_length": None})),
         DecodeParams(**(how | {"early_stop": True})),
+        DecodeParams(**(how | {"horizon": 4})),  # decisions, not forwards
     ]
     runner = ModelRunner(model, SPECIAL)
     for prompt, own, ours in zip(prompts, params, decode(runner, prompts, params), strict=True):

@@ -137,6 +137,20 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
         run(tmp_path / "run", evaluation, Script())
 
 
+def test_the_settings_of_a_cache_bind_only_runs_that_have_one(tmp_path: Path) -> None:
+    """Their defaults may change, or a server's: an answer without a cache stays the same."""
+
+    def cached(cache: str, steps: int) -> Evaluation:
+        params = DecodeParams(cache=cache, cache_steps=steps)
+        return dataclasses.replace(gold(limit=2), params=params)
+
+    run(tmp_path / "without", cached("none", 4), GoldAnswers())
+    assert len(run(tmp_path / "without", cached("none", 5), GoldAnswers())) == 2
+    run(tmp_path / "with", cached("window", 4), GoldAnswers())
+    with pytest.raises(UserError, match="cache_steps"):
+        run(tmp_path / "with", cached("window", 5), GoldAnswers())
+
+
 def test_settings_under_which_nothing_was_finished_bind_nobody(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, gold(limit=3), Script(stop_after=0))
