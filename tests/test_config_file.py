@@ -57,7 +57,8 @@ def test_options_come_from_the_file_and_the_command_line_wins(
         block_length=None,
         stop=("three",),
     )
-    assert params == json.loads(want.model_dump_json())
+    settings = json.loads(want.model_dump_json())  # without a cache, nothing of it is recorded
+    assert params == {k: v for k, v in settings.items() if not k.startswith("cache_")}
 
 
 def test_every_command_takes_one(command: Command, tmp_path: Path) -> None:

@@ -10,7 +10,13 @@ from tests.server.playground import Visit, expect
 from tests.server.scripted_server import Scripted
 
 SCRIPT = says("a text of some length")
-FIELDS = {"initial_length": 80, "cache": "window", "cache_window": 8, "cache_back": 4}
+FIELDS = {
+    "initial_length": 80,
+    "cache": "window",
+    "cache_window": 8,
+    "cache_back": 4,
+    "cache_steps": 12,
+}
 
 
 def test_both_costs_are_shown_and_the_signal_where_it_was_measured(
