@@ -94,8 +94,8 @@ def test_every_policy_is_asked_the_same_from_every_length() -> None:
     assert set(by_section) == {
         *("τ 0.999, exact", "τ 0.999, window cache", "τ 0.9, exact", "τ 0.9, window cache"),
     }
-    names = {"fixed", "daedal", "sym", "asym", "narrow", "confidence"}
-    assert names | {"released", "blocks", "landing", "frontier"} <= {name for name, _ in exact}
+    names = {"fixed", "daedal", "sym", "asym", "released", "blocks", "landing", "frontier", "scout"}
+    assert {name for name, _ in exact} == names
     assert {start for _, start in exact} == {16, 64, 256, 512}
     never = {name for name, policy in policies().items() if policy.windows is False}
     assert exact - window == {(name, start) for name, start in exact if name in never}
@@ -116,7 +116,8 @@ def test_the_two_surveys_share_cells(byte_checkpoint: Path, tmp_path: Path) -> N
     study = study_of(byte_checkpoint, tmp_path)
     lengths = {cell.folder for cell in study.cells([survey("lengths")])}
     stress = {cell.folder for cell in study.cells([survey("stress")])}
-    assert len(stress - lengths) == 2  # fixed 6 at both τ, which is no initial length
+    # At both τ: fixed 6, which is no initial length, and two other settings of ρ-EOS from 4 and 8.
+    assert len(stress - lengths) == 2 * (1 + 2 * 2)
 
 
 def test_the_table_says_who_is_right_what_it_costs_and_who_is_deceived(

@@ -62,7 +62,11 @@ class Kind:
 
 
 SURVEYS = {
-    "lengths": Kind("Every way to choose a length", (0.999, 0.9), tuple(CACHES), False),
+    "lengths": Kind(
+        "Every way to choose a length",
+        *((0.999, 0.9), tuple(CACHES), False),
+        left_out=("narrow", "confidence"),  # other settings of a policy that takes part
+    ),
     "stress": Kind(
         "Every way to choose a length, on a model that may compress its answers",
         *((0.999, 0.9), ("none",), True),
