@@ -144,8 +144,9 @@ def test_the_table_says_who_is_right_what_it_costs_and_who_is_deceived(
     assert "The best fixed length is 8." in text
     assert "p < 0.05): ρ-EOS Sym from 4." in text
     cheapest = text.partition("the cheapest first (positions, averaged over L_init): ")[2]
-    assert (
-        cheapest.startswith("Frontier (56), ") and "Sym" not in cheapest.partition(".\n")[0][:200]
+    assert cheapest.startswith("Frontier (56), ") and "Sym" not in cheapest.partition(".")[0]
+    assert text.endswith(
+        f"of {LIMIT} samples one is {100 / LIMIT:.1f} points. It speaks for Frontier.\n"
     )
     for suffix in (".png", ".svg", ".tex"):
         assert (tmp_path / f"lengths{suffix}").stat().st_size > 1000

@@ -144,7 +144,7 @@ def reproduce(
         for section, table in result.sections():
             print(f"\n{section}")
             show(table, "terminal")
-        print(result.note)
+        print(result.note.replace("**", ""))
     print(f"\n{out / 'index.md'}")
     return 0
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from rho_eos.reproduce.plan import DAEDAL, RHO_ASYM, RHO_SYM
 
@@ -16,9 +17,7 @@ POLICIES = {
     RHO_SYM: ("#009E73", "^"),
     RHO_ASYM: ("#D55E00", "v"),
 }
-#: For pictures of many policies: a colour and a marker each, then the colours again, dashed.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999")
-MARKERS = "oD^vsPX*<>hd"
+MARKERS = "oD^vsPX*"  # of lengths, short to long
 REGION = "#D55E00"
 INK = "#222222"
 STYLE = {
@@ -50,19 +49,6 @@ def length_colours(lengths: tuple[int, ...]) -> dict[int, Any]:
     return {length: shades(0.1 + 0.9 * at / last) for at, length in enumerate(lengths)}
 
 
-def many_looks(count: int) -> list[dict[str, Any]]:
-    """A look for each of so many lines, told apart by more than colour."""
-    return [
-        {
-            "color": COLOURS[at % len(COLOURS)],
-            "marker": MARKERS[at % len(MARKERS)],
-            "linestyle": "-" if at < len(COLOURS) else "--",
-            "markersize": 7,
-        }
-        for at in range(count)
-    ]
-
-
 def panels(columns: int, rows: int = 1, width: float = 5.2, height: float = 4.2) -> tuple[Any, Any]:
     """A figure and its axes, (rows, columns), without the global state of pyplot."""
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
@@ -80,13 +66,12 @@ def shade_region(axes: Any, region: tuple[float, float]) -> Any:
 
 
 def legend_beside(axes: Any, title: str, *more: tuple[Any, str]) -> None:
-    """Outside on the right, where it covers nothing."""
+    """Outside on the right, where it covers nothing; each label once."""
     handles, labels = axes.get_legend_handles_labels()
-    for handle, label in more:
-        handles, labels = [*handles, handle], [*labels, label]
+    named = dict(zip(labels, handles, strict=True)) | {label: handle for handle, label in more}
     axes.legend(
-        handles,
-        labels,
+        list(named.values()),
+        list(named),
         title=title,
         loc="upper left",
         bbox_to_anchor=(1.02, 1.0),
@@ -101,3 +86,11 @@ def length_axis(axes: Any, lengths: tuple[int, ...]) -> None:
     axes.set_xticks(lengths, [str(length) for length in lengths])
     axes.set_xlim(right=lengths[-1] * 1.15)
     axes.minorticks_off()
+
+
+def number_axis(axis: Any) -> None:
+    """A logarithmic axis with its numbers written out: 1,000, 2,000, 5,000."""
+    axis.axes.set_xscale("log")
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axis.set_minor_locator(NullLocator())

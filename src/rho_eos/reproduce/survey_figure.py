@@ -1,4 +1,7 @@
-"""A survey as one picture: accuracy, cost and E_ratio against the initial length."""
+"""A survey as one picture: a line for each policy, and on it a point for each initial length.
+
+Where the points of a line lie together, the initial length does not matter to that policy.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,22 +9,26 @@ from typing import Any
 
 import matplotlib
 
+from rho_eos.evals.runs.stats import Estimate
 from rho_eos.reproduce import style
 from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.survey import Survey
-from rho_eos.reproduce.survey_table import Finding, findings
+from rho_eos.reproduce.survey_table import Finding, best_fixed, findings, verdict
 
-#: Of each row of panels: its axis, the number, and whether that is drawn on a logarithmic axis.
-MEASURES: tuple[tuple[str, Callable[[Finding], float], bool], ...] = (
-    ("accuracy (%)", lambda found: 100 * found.accuracy, False),
-    ("positions of an answer", lambda found: found.positions, True),
-    ("E_ratio (%)", lambda found: 100 * _e_ratio(found), False),
+#: Of each column of panels: its axis, the number in per cent or as it is, and whether the axis is
+#: logarithmic.
+MEASURES: tuple[tuple[str, Callable[[Finding], Estimate], bool], ...] = (
+    ("accuracy (%; dotted: best fixed)", lambda found: found.summary.accuracy, False),
+    ("positions of an answer", lambda found: found.summary.costs["positions_evaluated"], True),
+    ("E_ratio (%)", lambda found: _e_ratio(found), False),
 )
+LINE = 0.36  # inches that a policy takes
+SPREAD = 0.52  # of a line that its points take, so that equal ones do not cover each other
 
 
-def _e_ratio(found: Finding) -> float:
+def _e_ratio(found: Finding) -> Estimate:
     assert found.summary.e_ratio is not None
-    return found.summary.e_ratio.mean
+    return found.summary.e_ratio
 
 
 def write_survey_figure(study: Study, survey: Survey) -> Path:
@@ -35,28 +42,69 @@ def write_survey_figure(study: Study, survey: Survey) -> Path:
 
 def draw(found: Sequence[Finding]) -> Any:
     sections = list(dict.fromkeys(each.row.section for each in found))
-    labels = list(dict.fromkeys(each.row.contender.label for each in found))
-    looks = dict(zip(labels, style.many_looks(len(labels)), strict=True))
     starts = tuple(sorted({each.row.start for each in found}))
-    width = 4.4 + 3 / len(sections)  # the legend stands beside the panels
-    figure, grid = style.panels(len(sections), len(MEASURES), width=width, height=3.4)
-    for column, section in zip(grid.T, sections, strict=True):
-        for axes, (name, measure, logarithmic) in zip(column, MEASURES, strict=True):
-            for label in labels:
-                members = [
-                    each
-                    for each in found
-                    if (each.row.section, each.row.contender.label) == (section, label)
-                ]
-                x = [each.row.start for each in members]
-                axes.plot(x, [measure(each) for each in members], label=label, **looks[label])
-            style.length_axis(axes, starts)
-            if logarithmic:
-                axes.set_yscale("log")
-            else:
-                axes.set_ylim(-3, 103)
-            axes.set_ylabel(name if axes in grid[:, 0] else "")
-        column[0].set_title(section)
-        column[-1].set_xlabel("L_init (tokens)")
-    style.legend_beside(grid[0][-1], "policy")
+    labels = list(dict.fromkeys(each.row.contender.label for each in found))
+    height = 1.1 + LINE * len(labels)
+    figure, grid = style.panels(len(MEASURES), len(sections), width=4.3, height=height)
+    for row, section in zip(grid, sections, strict=True):
+        of_section = [each for each in found if each.row.section == section]
+        present = [
+            label
+            for label in labels
+            if any(each.row.contender.label == label for each in of_section)
+        ]
+        for axes, (name, measure, logarithmic) in zip(row, MEASURES, strict=True):
+            _panel(axes, of_section, present, starts, measure, logarithmic)
+            axes.set_xlabel(name)
+        _name_the_lines(row, of_section, present)
+        row[0].set_title(section)
+    style.legend_beside(grid[0][-1], "L_init")
     return figure
+
+
+def _panel(
+    axes: Any,
+    of_section: Sequence[Finding],
+    labels: Sequence[str],
+    starts: tuple[int, ...],
+    measure: Callable[[Finding], Estimate],
+    logarithmic: bool,
+) -> None:
+    colours = style.length_colours(starts)
+    scale = 1 if logarithmic else 100
+    for each in of_section:
+        step = starts.index(each.row.start) / max(1, len(starts) - 1) - 0.5
+        number = measure(each)
+        axes.errorbar(
+            scale * number.mean,
+            labels.index(each.row.contender.label) + SPREAD * step,
+            xerr=scale * (number.error or 0.0),
+            color=colours[each.row.start],
+            marker=style.MARKERS[starts.index(each.row.start)],
+            markersize=7,
+            linestyle="",
+            elinewidth=1.4,
+            label=f"{each.row.start}",
+        )
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    for line in range(1, len(labels)):
+        axes.axhline(line - 0.5, color=style.STYLE["grid.color"], linewidth=0.8, zorder=0)
+    axes.grid(False, axis="y")
+    if logarithmic:
+        style.number_axis(axes.xaxis)
+    else:
+        axes.set_xlim(-3, 103)
+
+
+def _name_the_lines(row: Any, of_section: Sequence[Finding], labels: Sequence[str]) -> None:
+    """Beside the first panel; the policy that the section speaks for in bold."""
+    for axes in row:
+        axes.set_yticks(range(len(labels)), ["" for _ in labels])
+        axes.tick_params(axis="y", length=0)
+    best = best_fixed(of_section)
+    chosen = verdict(of_section, best).choice if best else None
+    for text in row[0].set_yticklabels(labels):
+        if text.get_text() == chosen:
+            text.set_fontweight("bold")
+    if best is not None:
+        row[0].axvline(100 * best.accuracy, color=style.INK, linewidth=1, linestyle=":", zorder=0)

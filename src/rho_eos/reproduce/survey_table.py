@@ -99,7 +99,7 @@ def survey_of(study: Study, survey: Survey) -> Result:
         best = best_fixed(of_section)
         asym = {each.row.start: each for each in of_section if each.row.contender.name == "asym"}
         rows += [_cells(section, each, best, asym.get(each.row.start)) for each in of_section]
-        notes += _verdict(section, of_section, best)
+        notes += _spoken(section, of_section, best)
     table = Table(COLUMNS, rows, labels=3)
     return Result(survey.name, survey.title, table, "\n\n".join(notes), section="section")
 
@@ -131,36 +131,74 @@ def _cells(section: str, finding: Finding, best: Finding | None, asym: Finding |
     ]
 
 
-def _verdict(section: str, of_section: Sequence[Finding], best: Finding | None) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a section says of the policies, beside its best fixed length."""
+
+    cost: Mapping[str, float]  # positions of those that keep up with it, the cheapest first
+    nearest: str | None  # the policy that falls back least, and by how much where that is most
+    behind: float
+    deceived: Mapping[str, Sequence[str]]
+
+    @property
+    def choice(self) -> str | None:
+        return next(iter(self.cost), self.nearest)
+
+
+def verdict(of_section: Sequence[Finding], best: Finding) -> Verdict:
     """Which policies keep up with the best fixed length from everywhere, and who is deceived."""
-    if best is None:
-        return []
     by_policy: dict[str, list[Finding]] = {}
     for each in of_section:
         if not each.is_fixed:
             by_policy.setdefault(each.row.contender.label, []).append(each)
     most = max((len(each) for each in by_policy.values()), default=0)
+    whole = {label: members for label, members in by_policy.items() if len(members) == most}
+    behind = {
+        label: max(best.accuracy - each.accuracy for each in members)
+        for label, members in whole.items()
+    }
     cost = {
         label: sum(each.positions for each in members) / len(members)
-        for label, members in by_policy.items()
-        if len(members) == most
-        and all(each.accuracy >= best.accuracy - CLOSE - 1e-9 for each in members)
+        for label, members in whole.items()
+        if behind[label] <= CLOSE + 1e-9
     }
+    nearest = min(behind, key=lambda label: behind[label], default=None)
+    return Verdict(
+        dict(sorted(cost.items(), key=lambda item: item[1])),
+        nearest,
+        behind[nearest] if nearest else 0.0,
+        _deceived(by_policy, best),
+    )
+
+
+def _spoken(section: str, of_section: Sequence[Finding], best: Finding | None) -> list[str]:
+    """The verdict of a section in sentences."""
+    if best is None or len({each.row.contender.name for each in of_section}) == 1:
+        return []
+    found = verdict(of_section, best)
     sentences = [f"**{section}.** The best fixed length is {best.row.start}."]
-    if cost:
-        ranked = sorted(cost, key=lambda label: cost[label])
-        listed = ", ".join(f"{label} ({cost[label]:,.0f})" for label in ranked)
+    if found.cost:
+        listed = ", ".join(f"{label} ({cost:,.0f})" for label, cost in found.cost.items())
         sentences.append(
             f"Within {100 * CLOSE:g} points of it from every L_init, the cheapest first "
             f"(positions, averaged over L_init): {listed}."
         )
     else:
-        sentences.append(f"No policy is within {100 * CLOSE:g} points of it from every L_init.")
-    fooled = _deceived(by_policy, best)
-    listed = "; ".join(f"{label} from {', '.join(starts)}" for label, starts in fooled.items())
+        sentences.append(
+            f"No policy is within {100 * CLOSE:g} points of it from every L_init; "
+            f"{found.nearest} is at most {100 * found.behind:.1f} behind."
+        )
+    listed = "; ".join(f"{label} from {', '.join(at)}" for label, at in found.deceived.items())
     sentences.append(
         f"Deceived (at least {100 * DECEIVED:g} points behind it, p < {SURE:g}): "
         f"{listed or 'none'}."
+    )
+    one = 1 / best.summary.samples
+    sentences.append(
+        f"**Use {found.choice}.**"
+        if one <= CLOSE
+        else f"A first look, no more: of {best.summary.samples} samples one is "
+        f"{100 * one:.1f} points. It speaks for {found.choice}."
     )
     return [" ".join(sentences)]
 
