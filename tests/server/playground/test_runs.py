@@ -13,6 +13,7 @@ from tests.server.conftest import Process
 from tests.server.playground import Visit, expect
 from tests.server.scripted_server import Scripted
 
+POLICIES = ("rho-eos", "fixed")
 SHORT: dict[str, Any] = {"a__initial_length": 16, "a__max_tokens": 48}
 
 
@@ -40,6 +41,28 @@ def test_with_a_second_text_the_gap_between_is_filled(
     assert "suffix" not in page.page.url
     page.run()
     assert page.figure("positions") != f"{want.usage.positions_evaluated:,}"
+
+
+def test_a_second_text_brings_a_policy_that_can_fill_the_gap(
+    server: Process, visit: Visit, llm: LLM
+) -> None:
+    want = llm.infill("ab", "yz")
+    page = visit(server.url).open("ab")
+    rho_eos, fixed = (page.side("a").locator(f"input[value='{name}']") for name in POLICIES)
+    before = page.side("a").locator("h2").inner_text()
+    page.at("#suffix-box summary").click()
+    page.at("#suffix").fill("yz")
+    expect(rho_eos).to_be_disabled()
+    expect(fixed).to_be_enabled()
+    page.run()
+    assert page.figure("nfe") == str(want.usage.nfe)
+    assert page.figure("positions") == f"{want.usage.positions_evaluated:,}"
+    page.at("#suffix").fill("")  # what had to give way is back
+    expect(rho_eos).to_be_checked()
+    expect(page.side("a").locator("h2")).to_have_text(before)
+    page.at("#suffix").fill("yz")
+    page.at("#tab-chat").click()  # an answer has nothing behind it
+    expect(rho_eos).to_be_checked()
 
 
 def test_tokens_appear_and_charts_move_while_it_runs(

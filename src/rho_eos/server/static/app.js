@@ -78,7 +78,11 @@ function listen() {
     remember();
     render();
   });
-  for (const box of [page.prompt, page.suffix]) box.addEventListener("input", remember);
+  page.prompt.addEventListener("input", remember);
+  page.suffix.addEventListener("input", () => {
+    fitPolicies();
+    settingsChanged();
+  });
   page.prompt.addEventListener("keydown", (event) => {
     const sends = event.key === "Enter" && !event.shiftKey && !event.isComposing;
     if (tab !== "chat" || !sends || event.ctrlKey || event.metaKey) return;
@@ -148,7 +152,7 @@ async function run() {
 /** One panel's generation, recorded as it comes. What fails is said in that panel. */
 async function generate(panel, messages, signal) {
   const { state } = panel.settings;
-  const suffix = tab === "prompt" ? page.suffix.value : "";
+  const suffix = textBehind();
   const asked = suffix ? { prompt: messages.at(-1).content, suffix } : { messages };
   const body = { model: description.model, ...asked, ...panel.settings.request };
   try {
@@ -187,6 +191,7 @@ function switchTo(name) {
   page.prompt.value = draft;
   panels[0].load(recording);
   for (const panel of panels) panel.fit(comparing());
+  fitPolicies();
   remember();
   player.load(totalForwards());
 }
@@ -203,6 +208,15 @@ function newChat() {
   panels[0].load(null);
   player.load(0);
   page.prompt.focus();
+}
+
+/** What stands behind the gap; an answer in a conversation has nothing behind it. */
+function textBehind() {
+  return tab === "prompt" ? page.suffix.value : "";
+}
+
+function fitPolicies() {
+  for (const panel of panels) panel.infill(textBehind() !== "");
 }
 
 function comparing() {
@@ -259,7 +273,7 @@ function showTab() {
   page["prompt-label"].textContent = chatting ? "Message" : "Prompt";
   page.prompt.placeholder = chatting ? "Your message. Enter sends it." : "";
   page["compare-switch"].hidden = chatting;
-  page["suffix-box"].hidden = chatting; // an answer has nothing behind it
+  page["suffix-box"].hidden = chatting;
   page["new-chat"].hidden = !chatting;
   page["new-chat"].disabled = running !== null || !conversation.length;
   page.turns.hidden = !chatting || !conversation.length;
@@ -334,6 +348,7 @@ function restore() {
     panel.update(state[panel.side]);
     panel.fit(comparing());
   }
+  fitPolicies();
   render();
 }
 

@@ -107,6 +107,12 @@ export class Panel {
     this.#showTitle();
   }
 
+  /** Whether text stands behind the canvas. */
+  infill(infilling) {
+    this.settings.infill(infilling);
+    this.#showTitle();
+  }
+
   /** Another recording on the stage, or none, which `story` then explains. */
   load(recording, story = INVITATION) {
     this.recording = recording;

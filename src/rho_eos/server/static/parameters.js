@@ -35,7 +35,9 @@ export function readDescription(facts, schema) {
       ? { policy, given: rename(given) }
       : { policy: Object.keys(policies)[0], given: {} },
   );
-  return { ...facts, common: schema.common, policies, panels };
+  const { policy, ...given } = facts.infilling.start;
+  const infilling = { ...facts.infilling, start: { policy, given: rename(given) } };
+  return { ...facts, common: schema.common, policies, panels, infilling };
 }
 
 /** A length as far as the model's context goes. */

@@ -15,6 +15,7 @@ export class Settings {
   #setup = el("details", { class: "setup", open: true });
   #more = null;
   #built = null; // the policy that the form is for
+  #replaced = null; // the state that gave way to one that can fill a gap
   #fields = new Map(); // name → Field
   #presets = [];
   #slider = null;
@@ -88,6 +89,22 @@ export class Settings {
   /** The needle on the region; nothing without one, or if it points beyond the scale. */
   point(value) {
     this.#slider?.point(value !== null && value >= 0 && value <= 1 ? value : null);
+  }
+
+  /** Before given text, only policies that can stand there; without it, what there was before. */
+  infill(infilling) {
+    const { policies, start } = this.#description.infilling;
+    for (const { firstChild: radio } of this.#radios) {
+      radio.disabled = infilling && !policies.includes(radio.value);
+      radio.parentElement.title = radio.disabled ? "This policy cannot stand before text" : "";
+    }
+    if (infilling && !policies.includes(this.state.policy)) {
+      this.#replaced = this.state;
+      this.show(start);
+    } else if (!infilling && this.#replaced) {
+      this.show(this.#replaced);
+      this.#replaced = null;
+    }
   }
 
   show(state) {
@@ -175,6 +192,7 @@ export class Settings {
 
   /** What was chosen stays where it means the same; what the panel began with goes with its policy. */
   #choosePolicy(policy) {
+    this.#replaced = null;
     const { policy: home, given: usual } = this.#usual;
     const chosen = Object.fromEntries(
       Object.entries(this.state.given).filter(
