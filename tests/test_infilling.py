@@ -164,6 +164,25 @@ def test_the_canvas_is_bounded_by_what_text_leaves_of_the_context(llm: LLM) -> N
     assert request.params.max_new_tokens == llm.context_length - request.given_tokens
 
 
+def test_a_hole_in_a_file(run: Run, tmp_path: Path, llm: LLM) -> None:  # noqa: F811
+    source = tmp_path / "hole.py"
+    for text in ("a___\r\nb\n", "a___b"):
+        source.write_bytes(text.encode())
+        found = run("generate", "--template-file", str(source), "--policy", "fixed")
+        wanted = llm.fill(text, {"policy": "fixed"}).text
+        assert found.out == (wanted if text.endswith("\n") else f"{wanted}\n")
+    source.write_bytes(b"\xff___")
+    for more, complaint in (
+        ((), f"cannot read {source}: it is not UTF-8"),
+        (("--template", "a___"), "give either --template or --template-file, not both"),
+        (("-i", "in.jsonl", "-o", "out.jsonl"), "cannot read"),
+    ):
+        refused = run("generate", "--template-file", str(source), *more)
+        assert refused.code == 2 and complaint in refused.err
+    missing = run("generate", "--template-file", str(tmp_path / "missing"))
+    assert missing.code == 2 and "No such file" in missing.err
+
+
 def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None:  # noqa: F811
     how = ("--policy", "fixed", "--initial-length", "6", "--json")
     found = run("generate", "ab", "--suffix", "yz", *how)

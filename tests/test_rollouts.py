@@ -180,6 +180,42 @@ def test_advantages_are_relative_to_the_group(rolled: dict[str, Rollouts]) -> No
         rollouts.advantages([1, 0])
 
 
+def test_the_model_that_rolls_out_can_be_trained_where_it_is() -> None:
+    """A step of docs/rollouts.md: what is rewarded becomes likelier, and is rolled out."""
+    llm = LLM("tiny")
+    params = DecodeParams(policy="fixed", initial_length=24, temperature=1.0, threshold=0.3)
+    prompts = [problem.prompt for problem in held_out("tiny-gsm", 2)]
+    rollouts = llm.rollout(prompts, params, n=2, trajectory=True)
+    model = llm.model.requires_grad_(True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def log_probabilities(sample: int) -> torch.Tensor:
+        found = []
+        prompt = rollouts.prompt_ids[sample, : rollouts.prompt_length[sample]]
+        for forward in range(rollouts.nfe[sample]):
+            at = np.flatnonzero(rollouts.step[sample] == forward)
+            canvas = rollouts.trajectory[sample][forward]
+            ids = torch.tensor(np.concatenate((prompt, canvas[canvas >= 0])))[None]
+            logits = model(ids).logits[0, len(prompt) + rollouts.position[sample, at]]
+            tokens = torch.tensor(rollouts.tokens[sample, at])[:, None]
+            found.append(logits.log_softmax(-1).gather(-1, tokens)[:, 0])
+        return torch.cat(found)
+
+    before = [log_probabilities(sample) for sample in range(len(rollouts))]
+    for sample, own in enumerate(before):
+        told = rollouts.probability[sample][rollouts.step[sample] >= 0]
+        assert np.allclose(np.sort(own.detach().exp()), np.sort(told), atol=1e-4)
+    (-torch.cat(before).sum()).backward()
+    optimizer.step()
+    with torch.no_grad():
+        after = [log_probabilities(sample) for sample in range(len(rollouts))]
+    assert torch.cat(after).sum() > torch.cat(before).sum()
+    again = llm.rollout(prompts, params, n=2)
+    first = (rollouts.step == 0) & (again.step == 0) & (rollouts.tokens == again.tokens)
+    assert first.any()
+    assert (again.probability[first] != rollouts.probability[first]).any()
+
+
 @pytest.mark.parametrize("n", [0, -1, True, 2.0, 10**9])
 def test_a_number_of_samples_that_is_none_is_refused(llm: LLM, n: Any) -> None:
     with pytest.raises(UserError, match=r"n is .*, but takes an integer from 1 to 65536"):

@@ -57,3 +57,14 @@ def test_here_a_large_head_is_reordered() -> None:
         pytest.skip("this build of torch has no oneDNN")
     plain = head()
     assert projection(plain, CPU, 0) is not plain
+
+
+def test_a_weight_that_is_trained_is_the_one_that_is_used() -> None:
+    plain = head()
+    project = projection(plain, CPU, 0)
+    hidden = torch.randn(5, 48)
+    before = project(hidden)
+    with torch.no_grad():
+        plain.weight.add_(torch.randn_like(plain.weight))
+    assert not torch.allclose(project(hidden), before, atol=0.1)
+    torch.testing.assert_close(project(hidden), plain(hidden), atol=1e-5, rtol=1e-5)

@@ -44,6 +44,10 @@ def generate(
             "answer to it."
         ),
     ] = None,
+    template_file: Annotated[
+        Path | None,
+        typer.Option(help="The same, with the text in a file; the filled file is printed."),
+    ] = None,
     n: Annotated[
         int, typer.Option("--n", "-n", help="Samples of each prompt; the i-th has seed + i.")
     ] = 1,
@@ -89,12 +93,18 @@ def generate(
 
       rho-eos generate --template '{"name": "___", "age": ___{2}}' --model GSAI-ML/LLaDA-8B-Instruct
 
+      rho-eos generate --template-file area.py --model GSAI-ML/LLaDA-8B-Instruct > filled.py
+
       rho-eos generate --input prompts.jsonl --output out.jsonl --preset sym
 
       rho-eos generate --input prompts.jsonl --output out.jsonl -n 8 --temperature 1 --commits
 
       rho-eos generate --input prompts.jsonl --output out.jsonl --ray --ray-actors 4
     """
+    if template_file is not None:
+        if template is not None:
+            raise UserError("give either --template or --template-file, not both")
+        template = _read(template_file)
     if (input_file is None) != (output_file is None):
         raise UserError("--input and --output go together")
     if input_file is not None and output_file is not None:
@@ -133,8 +143,20 @@ def generate(
         if json_output:
             print(json.dumps(output.as_dict(commits), ensure_ascii=False))
         else:
-            print(output.text if n == 1 else f"--- seed {own.seed}\n{output.text}")
+            text = output.text if n == 1 else f"--- seed {own.seed}\n{output.text}"
+            # A file that was filled ends as it did.
+            print(text, end="" if template_file is not None and text.endswith("\n") else "\n")
     return 0
+
+
+def _read(path: Path) -> str:
+    """Byte for byte: line ends stay as they are."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"cannot read {path}: it is not UTF-8") from error
 
 
 def _from_stdin() -> str:

@@ -25,14 +25,23 @@ def projection(
     if not pays or not torch.backends.mkldnn.is_available():
         return head
     try:
-        weight = torch.ops.mkldnn._reorder_linear_weight(head.weight.detach(), EXPECTED_ROWS)
+        weight, version = _reordered(head.weight)
     except (AttributeError, RuntimeError):  # another build of torch, another kind of CPU
         return head
     bias = None if head.bias is None else head.bias.detach()
 
     def project(hidden: torch.Tensor) -> torch.Tensor:
+        nonlocal weight, version
+        if head.weight._version != version:  # somebody trains the model that generates
+            weight, version = _reordered(head.weight)
         product = torch.ops.mkldnn._linear_pointwise(hidden, weight, bias, "none", [], "")
         assert isinstance(product, torch.Tensor)
         return product
 
     return project
+
+
+def _reordered(weight: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """The copy, and of which version of the weight it is."""
+    copy = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), EXPECTED_ROWS)
+    return copy, weight._version
