@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,9 @@ from rho_eos.tiny.tasks import held_out
 from tests.test_cli import Run, run  # noqa: F401  a fixture
 
 FIXED = {"policy": "fixed", "initial_length": 6}
+QUESTION = "Write a Python function that takes a list xs:\n1) add 3 to each\n2) reverse the list"
+BEFORE = "def f(xs):\n    # 1) add 3 to each"
+BEHIND = "\n    # 2) reverse the list\n    xs = xs[::-1]\n    return xs"
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +124,7 @@ def test_token_ids_may_be_a_template(llm: LLM) -> None:
     "policy", ["rho-eos", "daedal", "released", "frontier", "landing", "blocks"]
 )
 def test_policies_that_end_with_the_text_take_no_suffix(llm: LLM, policy: str) -> None:
-    sentence = rf"policy {policy} lets its canvas end where .* take one of cal, dreamon, fixed"
+    sentence = rf"policy {policy} lets its canvas end where .* take one of cal, fixed"
     with pytest.raises(UserError, match=sentence):
         llm.infill("a", "b", {"policy": policy})
     with pytest.raises(UserError, match=sentence):
@@ -150,12 +154,71 @@ def test_what_is_refused(llm: LLM) -> None:
     with pytest.raises(UserError, match="the prefix is a text"):
         llm.infill([70], "b", FIXED, prompt="question")
     with pytest.raises(UserError, match="suffix_token_ids takes a non-empty list"):
-        llm.infill([70], [], FIXED)
+        llm.infill([70], b"abc", FIXED)
+    with pytest.raises(UserError, match="a prompt is a text, messages or token ids, not int"):
+        llm.infill(5, "b", FIXED)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="1234567 MASKs together"):
+        llm.fill("a ___{1234567} b", FIXED)
+    half = "a \ud800 ___ b"
+    for call in (
+        lambda: llm.infill(half, "b"),
+        lambda: llm.infill("a", half),
+        lambda: llm.fill(half),
+        lambda: llm.infill(half, "b", prompt="question"),
+    ):
+        with pytest.raises(UserError, match="half a character"):
+            call()
 
 
-def test_an_empty_suffix_is_none(llm: LLM) -> None:
+def test_a_template_keeps_to_the_lengths_that_are_asked_for(tiny: LLM) -> None:
+    def tokens(text: str) -> list[int]:
+        return [int(n) for n in tiny.tokenizer.encode(text, add_special_tokens=False)]
+
+    for how in ({}, {"policy": "cal"}, {"policy": "fixed"}):
+        stated = tiny.fill("def f(xs):___{3}\n    return ___{1} xs", how)
+        assert len(stated.token_ids) == 4
+    with pytest.raises(UserError, match="max_new_tokens is 5, but the gaps have 20 MASKs"):
+        tiny.fill("a___{20} b", {"max_new_tokens": 5})
+    with pytest.raises(UserError, match="min_new_tokens is 30, but the gaps have 2 MASKs"):
+        tiny.fill("a___{2} b", {"min_new_tokens": 30})
+    for template in ("a___\n    return xs", "a___ b ___\n    return xs"):
+        long = tiny.fill(template, {"min_new_tokens": 30})
+        assert len(long.token_ids) >= 30
+        assert "\n    return xs" in long.text
+    searched = tiny.fill(f"{BEFORE}___{BEHIND}", prompt=QUESTION)
+    assert searched.gaps == ["\n    xs = [x + 3 for x in xs]"]
+    assert len(searched.token_ids) == len(tokens(searched.gaps[0])) > 8
+
+
+def test_the_last_gap_has_nothing_behind_it_and_still_ends_where_the_text_does(tiny: LLM) -> None:
+    whole = f"{BEFORE}\n    xs = [x + 3 for x in xs]{BEHIND}"
+    for how in ({}, {"policy": "cal", "evidence": "suffix"}, {"policy": "scout"}):
+        assert tiny.fill(f"{BEFORE}___", how, prompt=QUESTION).text == whole
+    two = tiny.fill(f"{BEFORE}___\n    # 2) reverse the list___", prompt=QUESTION)
+    assert two.finish_reason == "stop" and two.text == whole
+
+
+def test_who_names_no_policy_gets_one_that_can_at_every_door(tiny: LLM) -> None:
+    wanted = tiny.infill(BEFORE, BEHIND)
+    params = DecodeParams(temperature=0.0)
+    found = [
+        tiny.infill(BEFORE, BEHIND, params),
+        tiny.generate(BEFORE, suffix=BEHIND)[0],
+        tiny.generate(BEFORE, params, suffix=BEHIND, patience=8)[0],
+        [*tiny.stream(BEFORE, suffix=BEHIND)][-1].output,
+        tiny.generate([None], template=f"{BEFORE}___{BEHIND}")[0],
+        tiny.fill(f"{BEFORE}___{BEHIND}", params),
+    ]
+    assert [output.token_ids for output in found if output] == [wanted.token_ids] * 6
+
+
+def test_an_empty_suffix_leaves_a_document_to_go_on_with(llm: LLM) -> None:
     plain = llm.generate(["a"], FIXED, raw=True)[0]
-    assert llm.generate(["a"], FIXED, raw=True, suffix="")[0].token_ids == plain.token_ids
+    for suffix in ("", [], None):
+        assert llm.infill("a", suffix, FIXED).token_ids == plain.token_ids
+    assert llm.generate(["a"], FIXED, suffix="")[0].token_ids == plain.token_ids
+    default = llm.infill("a", "")
+    assert default.token_ids == llm.generate(["a"], raw=True)[0].token_ids
 
 
 def test_the_canvas_is_bounded_by_what_text_leaves_of_the_context(llm: LLM) -> None:
@@ -213,3 +276,41 @@ def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None
     assert outputs["template"]["text"] == template.text
     assert outputs["found"]["token_ids"] == llm.infill("ab", "yz").token_ids
     assert "both" not in outputs and "number" not in outputs
+
+
+def test_what_holds_for_a_file_does_not_break_its_gaps(
+    run: Run,  # noqa: F811
+    tmp_path: Path,
+    llm: LLM,
+) -> None:
+    gap, answer = {"id": "gap", "prompt": "ab", "suffix": "yz"}, {"id": "answer", "prompt": "ab"}
+    empty = {"id": "empty", "prompt": "ab", "suffix": ""}
+    source = tmp_path / "in.jsonl"
+
+    def decoded(lines: list[dict[str, Any]], *options: str) -> dict[str, list[int]]:
+        source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        target = tmp_path / f"out{len(list(tmp_path.iterdir()))}.jsonl"
+        done = run("generate", "-i", str(source), "-o", str(target), *options)
+        assert done.code == 0, done.err
+        found = map(json.loads, target.read_text().splitlines())
+        return {line["id"]: line["token_ids"] for line in found}
+
+    wanted = llm.infill("ab", "yz").token_ids
+    for options in (("--preset", "sym"), ("--initial-length", "128")):
+        found = decoded([gap, answer, empty], *options, "--max-new-tokens", "200")
+        how = {"max_new_tokens": 200}
+        assert found["gap"] == llm.infill("ab", "yz", how).token_ids
+    patient = decoded([gap], "--patience", "2")["gap"]
+    assert patient == llm.infill("ab", "yz", {"patience": 2}).token_ids
+    assert decoded([gap, empty])["gap"] == wanted
+    assert decoded([empty])["empty"] == llm.infill("ab", "").token_ids
+    for bad in ({"suffix_token_ids": "hello"}, {"template": 7}):
+        source.write_text(json.dumps({"prompt_token_ids": [70], **bad}) + "\n")
+        refused = run("generate", "-i", str(source), "-o", str(tmp_path / "bad.jsonl"))
+        assert refused.code == 2 and f"{next(iter(bad))} takes a" in refused.err
+
+
+def test_bytes_that_are_no_text_get_a_sentence(run: Run) -> None:  # noqa: F811
+    for words in (("a", "--suffix", "\udcff"), ("--template", "a\udcff ___")):
+        refused = run("generate", *words)
+        assert refused.code == 2 and "half a character" in refused.err

@@ -180,6 +180,31 @@ def test_advantages_are_relative_to_the_group(rolled: dict[str, Rollouts]) -> No
         rollouts.advantages([1, 0])
 
 
+def test_equal_rewards_teach_nothing_and_bad_ones_are_refused(rolled: dict[str, Rollouts]) -> None:
+    rollouts = rolled["rho-eos"]
+    assert not rollouts.advantages(
+        [0.1] * 3 + [0.7] * 3 + [1 / 3] * 3
+    ).any()  # rounding is no spread
+    for bad in (["a"] * 9, [float("nan")] + [0] * 8, [1e300, -1e300, 0] + [0] * 6, [None] * 9):
+        with pytest.raises(UserError, match="rewards takes"):
+            rollouts.advantages(bad)  # type: ignore[arg-type]
+
+
+def test_with_stop_the_text_has_as_many_tokens_as_it_says() -> None:
+    llm = LLM("tiny")
+    question = "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"
+    params = DecodeParams(policy="scout", stop=["so"], temperature=1.0)
+    rollouts = llm.rollout(question, params, n=2)
+    for sample, text in enumerate(rollouts.texts):
+        own = rollouts.tokens[sample, : rollouts.text_length[sample]].tolist()
+        assert "so" not in text and llm.tokenizer.decode(own).startswith(text)
+        assert not llm.tokenizer.decode(own[:-1]).startswith(text)  # and no token more
+    assert rollouts.finish_reasons == ("stop", "stop")
+    output = llm.generate(question, params.replaced(logprobs=0))[0]
+    assert output.logprobs is not None
+    assert [told.token for told in output.logprobs] == output.token_ids
+
+
 def test_the_model_that_rolls_out_can_be_trained_where_it_is() -> None:
     """A step of docs/rollouts.md: what is rewarded becomes likelier, and is rolled out."""
     llm = LLM("tiny")

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from rho_eos.decoding.params import DecodeParams, merged, seeded
+from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.schema import from_words
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Handle, Request
 from rho_eos.errors import UserError
-from rho_eos.infilling import Given, default_policy
+from rho_eos.infilling import Given, default_policy, stands_before_text
 from rho_eos.jsonl import Line, ResultFile
 from rho_eos.outputs import FinishReason, Output
 from rho_eos.preparation import Preparer
@@ -81,7 +82,8 @@ class Bulk:
 
     def made_from(self, item: Item) -> Line:
         """What a line of the results says about where it comes from."""
-        around = [item.suffix, item.template] if item.suffix or item.template else []
+        gaps = item.suffix is not None or item.template is not None
+        around = [item.suffix, item.template] if gaps else []
         asked = [item.prompt, self.raw, *around]
         prompt = json.dumps(asked, sort_keys=True, ensure_ascii=False)
         return {
@@ -170,14 +172,22 @@ class Bulk:
         own = dict(from_words(line) if words else line)
         count = own.pop("n", self.n)
         given = merged(self.defaults, own)
-        if suffix is not None or template is not None:
-            given = default_policy(given, self.special)
+        if stands_before_text(suffix, template) and given.get("policy") is None:
+            given = self._of_a_gap(own)
         each = seeded(DecodeParams.from_mapping(given), count)
         ids = sample_ids(str(row.number if id is None else id), count)
         return [
             Item(row.where, id, prompt, params, suffix, template)
             for id, params in zip(ids, each, strict=True)
         ]
+
+    def _of_a_gap(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters of a line that names no policy, and nor do the file's defaults: of those, what
+        the policy of gaps has, too. An initial length of answers is none of gaps."""
+        policy = default_policy({}, self.special)["policy"]
+        known = find_policy(policy).Params.model_fields.keys() - {"initial_length"}
+        usual = {name: value for name, value in self.defaults.items() if name in known}
+        return default_policy({**usual, **own}, self.special)
 
 
 def sample_ids(id: str, n: int) -> list[str]:
@@ -194,7 +204,11 @@ def _around(line: dict[str, Any]) -> tuple[Given | None, Given | None]:
         raise UserError("suffix and suffix_token_ids do not go together")
     if text is not None and not isinstance(text, str):
         raise UserError("suffix takes a text; token ids go into suffix_token_ids")
-    return (ids if text is None else text or None), template
+    if ids is not None and not isinstance(ids, list):
+        raise UserError("suffix_token_ids takes a list of token ids; a text goes into suffix")
+    if template is not None and not isinstance(template, str | list):
+        raise UserError("template takes a text or a list of token ids")
+    return (ids if text is None else text), template
 
 
 def decode_all(engine: Engine, requests: Iterator[Request]) -> Iterator[Output]:

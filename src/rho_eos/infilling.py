@@ -9,20 +9,22 @@ text between gaps positions of the canvas that are committed from the start.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from rho_eos.decoding.registry import policies
 from rho_eos.errors import UserError
-from rho_eos.prompts import check_ids
+from rho_eos.prompts import check_ids, check_whole
 from rho_eos.tokens import SpecialTokens
 from rho_eos.user_text import encode_as_text
 
 #: A text, or token ids.
 Given = str | Sequence[int]
 #: Three underscores or more; `___{12}` is a gap of 12 MASKs.
-GAP = r"_{3,}(?:\{([0-9]{1,6})\})?"
+GAP = r"_{3,}(?:\{([0-9]+)\})?"
+_OPEN_ENDED = re.compile(r"(?:(?!___).)*_{3,}", re.DOTALL)
 #: How the length of a gap is found where no policy is named.
 SEARCH: Mapping[str, Any] = {"policy": "cal", "evidence": "suffix", "patience": 8}
 TRAINED: Mapping[str, Any] = {"policy": "dreamon"}  # by models that can say it
@@ -37,6 +39,14 @@ class Layout:
     gaps: list[int]  # for each position of the canvas its gap, -1 for the text between
     suffix: list[int]
     texts: tuple[str, ...] = field(default=())  # around the gaps
+    sized: frozenset[int] = frozenset()  # gaps whose text says how long they are
+
+
+def stands_before_text(suffix: Given | None, template: Given | None) -> bool:
+    """Whether text is given behind a gap; not if the only gap is the end of a text."""
+    if template is None:
+        return bool(suffix)
+    return not (isinstance(template, str) and _OPEN_ENDED.fullmatch(template))
 
 
 def default_policy(given: Mapping[str, Any], special: SpecialTokens) -> dict[str, Any]:
@@ -47,17 +57,28 @@ def default_policy(given: Mapping[str, Any], special: SpecialTokens) -> dict[str
     return {**default, **{name: value for name, value in given.items() if name != "policy"}}
 
 
-def refuse_unless_it_infills(policy: str) -> None:
+def refuse_unless_it_infills(policy: str, special: SpecialTokens) -> None:
     if not policies()[policy].infills:
-        able = ", ".join(name for name, each in policies().items() if each.infills)
+        able = ", ".join(able_policies(special))
         raise UserError(
             f"policy {policy} lets its canvas end where the text ends, so nothing can be given "
             f"behind it; take one of {able}"
         )
 
 
+def able_policies(special: SpecialTokens) -> list[str]:
+    """Those whose canvas may stand before text, on a model with these tokens."""
+    found = []
+    for name, policy in policies().items():
+        with suppress(UserError):
+            policy.refuse(special)
+            found += [name] if policy.infills else []
+    return found
+
+
 def encode_prefix(text: str, tokenizer: Any) -> list[int]:
     """The beginning of a document, without a chat template."""
+    check_whole("the prompt", text)
     if tokenizer is None:
         raise UserError("this model has no tokenizer: give prompt_token_ids instead of a prompt")
     start = tokenizer.bos_token_id
@@ -75,6 +96,7 @@ def encode_suffix(
                 f"the suffix holds the MASK id {special.mask}; several gaps make a template"
             )
         return list(suffix)
+    check_whole("the suffix", suffix)
     if tokenizer is None:
         raise UserError("this model has no tokenizer: give suffix_token_ids instead of a suffix")
     return [*encode_as_text(tokenizer, suffix), special.eos]
@@ -89,8 +111,12 @@ def lay_out(
     context: int,
 ) -> Layout:
     """`length`: how many MASKs a gap gets that does not say. `context`: how many there may be."""
+    sized: frozenset[int] = frozenset()
     if isinstance(template, str):
-        pieces, sizes = _split_text(template, tokenizer, special, length)
+        check_whole("the template", template)
+        pieces, stated = _split_text(template, tokenizer, special)
+        sizes = [length if size is None else size for size in stated]
+        sized = frozenset(gap for gap, size in enumerate(stated) if size is not None)
         encoded = [encode_as_text(tokenizer, piece) for piece in pieces]
         if encoded[-1]:
             encoded[-1].append(special.eos)
@@ -110,24 +136,25 @@ def lay_out(
         between = encoded[gap] if gap else []
         canvas += [*between, *[special.mask] * size]
         gaps += [*[-1] * len(between), *[gap] * size]
-    return Layout(encoded[0], canvas, gaps, encoded[-1], tuple(pieces))
+    return Layout(encoded[0], canvas, gaps, encoded[-1], tuple(pieces), sized)
 
 
 def _split_text(
-    template: str, tokenizer: Any, special: SpecialTokens, length: int
-) -> tuple[list[str], list[int]]:
-    """The texts around the gaps, and the MASKs of each gap. A gap may be written as MASKs, too."""
+    template: str, tokenizer: Any, special: SpecialTokens
+) -> tuple[list[str], list[int | None]]:
+    """The texts around the gaps, and the MASKs of each gap that says. A gap may be written as
+    MASKs, too."""
     if tokenizer is None:
         raise UserError("this model has no tokenizer: give the template as token ids")
     mask = str(tokenizer.convert_ids_to_tokens(special.mask))
     pieces: list[str] = []
-    sizes: list[int] = []
+    sizes: list[int | None] = []
     start = 0
     for found in re.finditer(f"{GAP}|(?:{re.escape(mask)})+", template):
-        size = length if found[1] is None else int(found[1])
+        size = None if found[1] is None else int(found[1][:7])  # more digits are too many anyway
         if mask in found[0]:
             size = len(found[0]) // len(mask)
-        if not size:
+        if size == 0:
             raise UserError(f"the gap {found[0]!r} has no MASK; a gap has at least one")
         pieces.append(template[start : found.start()])
         sizes.append(size)

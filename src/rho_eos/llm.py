@@ -2,8 +2,9 @@
 
 import itertools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from rho_eos.config import EngineConfig
@@ -12,7 +13,7 @@ from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, LogitsProcessor, Request, StepEvent
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.errors import UserError
-from rho_eos.infilling import Given, default_policy
+from rho_eos.infilling import Given, default_policy, stands_before_text
 from rho_eos.models.loading import choose_device, load_model, open_checkpoint
 from rho_eos.models.placement import place
 from rho_eos.outputs import Output
@@ -24,6 +25,7 @@ from rho_eos.streaming import StreamerAdapter
 
 logger = logging.getLogger(__name__)
 Params = DecodeParams | Mapping[str, Any] | None
+Complete = Callable[[Mapping[str, Any]], dict[str, Any]]  # what was given → with what follows
 
 
 class LLM:
@@ -98,7 +100,8 @@ class LLM:
         all; the prompts are then texts to go on with. `template` is a text with gaps, see `fill`;
         with one a prompt may be None. `processors` change logits.
         """
-        each = _params_for_each(params, len(_as_list(prompts)), keywords)
+        complete = self._completing(suffix, template)
+        each = _params_for_each(params, len(_as_list(prompts)), keywords, complete)
         given = {"canvas": canvas, "suffix": suffix, "template": template}
         requests = self._prepare(prompts, each, n, raw, **given, processors=processors)
         if streamer is None:
@@ -157,7 +160,7 @@ class LLM:
     def infill(
         self,
         prefix: str | Sequence[int],
-        suffix: Given,
+        suffix: Given | None,
         params: Params = None,
         *,
         prompt: str | Sequence[Message] | None = None,
@@ -168,10 +171,10 @@ class LLM:
         answer to it. Without a policy in `params` the length is found: by the model itself if it
         was trained to (DreamOn), else by a search.
         """
-        own = self._for_gaps(params)
+        own = _checked(params, {}, self._completing(suffix, None))
         id = str(next(self._ids))
         if prompt is None:
-            request = self.preparer.prepare(prefix, own, id=id, suffix=suffix)
+            request = self.preparer.prepare(prefix, own, id=id, suffix=suffix or "")
         elif isinstance(prefix, str):
             request = self.preparer.prepare(
                 {"messages": _as_messages(prompt)}, own, id=id, suffix=suffix, answer_prefix=prefix
@@ -193,15 +196,16 @@ class LLM:
         written out are as many. Token ids have a gap where the MASK id stands. With a `prompt` the
         template is the answer to it.
         """
-        own = self._for_gaps(params)
+        own = _checked(params, {}, self._completing(None, template))
         asked = None if prompt is None else {"messages": _as_messages(prompt)}
         request = self.preparer.prepare(asked, own, id=str(next(self._ids)), template=template)
         return self.engine.finish([self.engine.submit(request)])[0]
 
-    def _for_gaps(self, params: Params) -> DecodeParams:
-        if isinstance(params, DecodeParams):
-            return params
-        return DecodeParams.from_mapping(default_policy(params or {}, self.special))
+    def _completing(self, suffix: Given | None, template: Given | None) -> Complete:
+        """Who names no policy gets one that can stand before text, where there is some."""
+        if not stands_before_text(suffix, template):
+            return dict
+        return partial(default_policy, special=self.special)
 
     def chat(self, messages: Sequence[Message], params: Params = None, **keywords: Any) -> Output:
         """The assistant's next turn in a conversation."""
@@ -220,7 +224,7 @@ class LLM:
         """One event per denoising step; leaving the loop early cancels the request."""
         request = self.preparer.prepare(
             prompt,
-            _checked(params, keywords),
+            _checked(params, keywords, self._completing(suffix, template)),
             id=str(next(self._ids)),
             raw=raw,
             suffix=suffix,
@@ -240,20 +244,25 @@ def _as_messages(prompt: str | Sequence[Message]) -> Sequence[Message]:
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
-def _checked(params: Params, keywords: Mapping[str, Any]) -> DecodeParams:
+def _checked(
+    params: Params, keywords: Mapping[str, Any], complete: Complete = dict
+) -> DecodeParams:
     """What was given in one way or the other; keywords beat the rest."""
     if isinstance(params, DecodeParams):
-        if not keywords:
+        if not keywords and (complete is dict or "policy" in params.model_fields_set):
             return params
         params = params.model_dump(exclude_unset=True)
-    return DecodeParams.from_mapping(merged(params or {}, keywords))
+    return DecodeParams.from_mapping(complete(merged(params or {}, keywords)))
 
 
 def _params_for_each(
-    params: Params | Sequence[Params], count: int, keywords: Mapping[str, Any]
+    params: Params | Sequence[Params],
+    count: int,
+    keywords: Mapping[str, Any],
+    complete: Complete = dict,
 ) -> list[DecodeParams]:
     if params is None or isinstance(params, DecodeParams | Mapping):
-        return [_checked(params, keywords)] * count
+        return [_checked(params, keywords, complete)] * count
     if len(params) != count:
         raise UserError(f"got {len(params)} params for {count} prompts; give one, or one for each")
-    return [_checked(each, keywords) for each in params]
+    return [_checked(each, keywords, complete) for each in params]

@@ -5,6 +5,7 @@ elsewhere are checked here all the same.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from math import ceil
 
 from rho_eos.chat_template import prepare as prepare_template
 from rho_eos.config import EngineConfig
@@ -64,21 +65,21 @@ class Preparer:
         unsaid = {k: v for k, v in self.defaults.items() if k not in params.model_fields_set}
         if unsaid:
             params = params.replaced(**unsaid)
-        suffix = None if isinstance(suffix, str) and not suffix else suffix
         _check_that_one_is_given(params, canvas, suffix, template)
         context = self.checkpoint.context_length
         behind: list[int] = []
         layout = None
         if template is not None:
-            length = params.initial_length
-            layout = lay_out(template, self.tokenizer, special, vocabulary, length, context)
+            layout = self._lay_out(template, params)
+            sized = {*sized, *layout.sized}
             ids = self._before(prompt, layout, raw)
             behind, canvas = layout.suffix, layout.canvas
-        elif suffix is not None:
+        elif suffix:
             behind = encode_suffix(suffix, self.tokenizer, special, vocabulary)
             ids = self._prefix(prompt, raw, answer_prefix)
         else:
-            ids = encode_prompt(_not_none(prompt), self.tokenizer, vocabulary, raw, answer_prefix)
+            raw = raw or suffix is not None  # an empty one: a text is still no message
+            ids = self._continued(_not_none(prompt), raw, answer_prefix)
         highest = max((*ids, *behind), default=0)
         if highest >= vocabulary:
             raise UserError(
@@ -93,7 +94,7 @@ class Preparer:
         if not ids:
             raise UserError("nothing stands before the first gap; this model needs something there")
         if behind or (layout is not None and -1 in layout.gaps):
-            refuse_unless_it_infills(params.policy)
+            refuse_unless_it_infills(params.policy, special)
         if params.stop and self.tokenizer is None:
             raise UserError("stop takes strings, but this model has no tokenizer")
         if canvas is not None:
@@ -121,6 +122,24 @@ class Preparer:
             write=write,
         )
 
+    def _lay_out(self, template: Given, params: DecodeParams) -> Layout:
+        """Gaps that say no length start with `initial_length`, more if all together are to be
+        longer."""
+        checkpoint = self.checkpoint
+        rest = (self.tokenizer, checkpoint.special, checkpoint.config.vocab_size)
+        length, context = params.initial_length, checkpoint.context_length
+        layout = lay_out(template, *rest, length, context)
+        masks = len(layout.canvas) - layout.gaps.count(-1)
+        missing = params.min_new_tokens - masks
+        if missing > 0:
+            open_ = max(layout.gaps) + 1 - len(layout.sized)
+            if not open_ or not isinstance(template, str):
+                raise UserError(
+                    f"min_new_tokens is {params.min_new_tokens}, but the gaps have {masks} MASKs"
+                )
+            layout = lay_out(template, *rest, length + ceil(missing / open_), context)
+        return layout
+
     def _prefix(self, prompt: Prompt | None, raw: bool, answer_prefix: str) -> list[int]:
         """What stands before a suffix: a text as it is, anything else as everywhere."""
         kind, content = kind_of(_not_none(prompt))
@@ -147,6 +166,10 @@ class Preparer:
         if layout is not None:
             length = len(canvas) - layout.gaps.count(-1)
             limit = max(params.max_new_tokens, length)
+            if limit > params.max_new_tokens and "max_new_tokens" in params.model_fields_set:
+                raise UserError(
+                    f"max_new_tokens is {params.max_new_tokens}, but the gaps have {length} MASKs"
+                )
             return params.replaced(initial_length=length, max_new_tokens=limit)
         check_ids("canvas", canvas, self.checkpoint.config.vocab_size)
         if self.checkpoint.special.mask not in canvas:

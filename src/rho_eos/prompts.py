@@ -43,7 +43,7 @@ def encode_prompt(
     if kind == "prompt":
         if not isinstance(content, str) or not content.strip():
             raise UserError("the prompt is empty")
-        _check_whole("the prompt", content)
+        check_whole("the prompt", content)
         if raw or tokenizer.chat_template is None:
             return encode_as_text(tokenizer, content + answer_prefix, add_special_tokens=True)
         content = [{"role": "user", "content": content}]
@@ -109,13 +109,16 @@ def kind_of(prompt: Prompt) -> tuple[str, Any]:
         return kinds[0], prompt[kinds[0]]
     if isinstance(prompt, str):
         return "prompt", prompt
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
+        raise UserError(f"a prompt is a text, messages or token ids, not {type(prompt).__name__}")
     if len(prompt) == 0:
         raise UserError("the prompt is empty")
     return ("messages" if isinstance(prompt[0], Mapping) else "prompt_token_ids"), prompt
 
 
 def check_ids(name: str, ids: Any, vocabulary: int) -> None:
-    whole = isinstance(ids, Sequence) and all(type(token) is int for token in ids)
+    listed = isinstance(ids, Sequence) and not isinstance(ids, str | bytes)
+    whole = listed and all(type(token) is int for token in ids)
     if not whole or not ids:
         raise UserError(f"{name} takes a non-empty list of integers")
     for token in ids:
@@ -131,12 +134,12 @@ def _check_messages(messages: Any) -> None:
         if not good or not all(isinstance(message[key], str) for key in ("role", "content")):
             raise UserError(f"a message takes a role and a content, both texts; got {message!r}")
         for key in ("role", "content"):
-            _check_whole(f"the {key} of a message", message[key])
+            check_whole(f"the {key} of a message", message[key])
     if not any(message["content"].strip() for message in messages):
         raise UserError("the messages are empty")
 
 
-def _check_whole(what: str, text: str) -> None:
+def check_whole(what: str, text: str) -> None:
     if not is_whole(text):
         raise UserError(f"{what} holds half a character (an unpaired surrogate)")
 

@@ -15,6 +15,7 @@ from rho_eos.errors import UserError
 from rho_eos.outputs import Output
 from rho_eos.trace import Replay
 
+MOST_REWARD = 1e100  # whose square is still a number
 OUTSIDE = -1  # no position of this sample, or no step: shorter samples are filled up with it
 
 
@@ -62,13 +63,19 @@ class Rollouts:
 
         A group whose rewards are all equal teaches nothing: its advantages are 0.
         """
-        given = np.asarray(rewards, dtype=np.float64)
+        try:
+            given = np.asarray(rewards, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise UserError("rewards takes a number for each sample") from None
         if given.shape != (len(self),):
             raise UserError(f"rewards have the shape {given.shape}, but takes ({len(self)},)")
+        if not (np.abs(given) <= MOST_REWARD).all():  # NaN is neither
+            raise UserError(f"rewards takes numbers from -{MOST_REWARD:g} to {MOST_REWARD:g}")
         groups = given.reshape(self.prompts, self.n)
         above = groups - groups.mean(axis=1, keepdims=True)
         spread = groups.std(axis=1, keepdims=True)
-        shares = np.divide(above, spread, out=np.zeros_like(above), where=spread > 0)
+        differ = np.ptp(groups, axis=1, keepdims=True) > 0  # the spread of equals may be rounding
+        shares = np.divide(above, spread, out=np.zeros_like(above), where=differ & (spread > 0))
         return shares.reshape(-1)
 
 

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -109,7 +109,7 @@ def generate(
         raise UserError("--input and --output go together")
     if input_file is not None and output_file is not None:
         if prompt is not None or suffix is not None or template is not None:
-            raise UserError("give either a prompt or --input, not both")
+            raise UserError("a prompt, --suffix or --template does not go with --input")
         job = FileJob(input_file, output_file, trace_file, raw, overwrite, in_order, n, commits)
         return _generate_file(engine_options, decode_options, job, ray, ray_actors)
     for given, option in ((ray, "--ray"), (overwrite, "--overwrite"), (in_order, "--in-order")):
@@ -121,10 +121,10 @@ def generate(
     if text is None and template is None:
         text = _from_stdin()
     from rho_eos.decoding.params import DecodeParams, seeded
-    from rho_eos.infilling import default_policy
+    from rho_eos.infilling import default_policy, stands_before_text
     from rho_eos.trace import open_trace, trace_lines
 
-    has_gaps = bool(suffix) or template is not None
+    has_gaps = stands_before_text(suffix, template)
     if not has_gaps or "policy" in decode_options:
         DecodeParams.from_mapping(decode_options)  # a bad option, before a model is loaded
     with nullcontext() if trace_file is None else open_trace(trace_file, overwrite=True) as traces:
@@ -179,6 +179,22 @@ class FileJob:
     commits: bool
 
 
+def _check_defaults(options: dict[str, Any]) -> None:
+    """Those of a file's lines: good for answers or, if no policy is named, for gaps."""
+    from rho_eos.decoding.params import DecodeParams
+    from rho_eos.infilling import SEARCH
+
+    try:
+        DecodeParams.from_mapping(options)
+    except UserError:
+        if "policy" in options:
+            raise
+        with suppress(UserError):
+            DecodeParams.from_mapping({**SEARCH, **options})
+            return
+        raise
+
+
 def _generate_file(
     engine_options: dict[str, Any],
     decode_options: dict[str, Any],
@@ -193,7 +209,7 @@ def _generate_file(
     from rho_eos.cli.progress import bulk_progress
     from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import EngineConfig
-    from rho_eos.decoding.params import DecodeParams, check_samples
+    from rho_eos.decoding.params import check_samples
     from rho_eos.engine.request import Request
     from rho_eos.evals.runs.provenance import model_hash
     from rho_eos.jsonl import ResultFile
@@ -206,7 +222,7 @@ def _generate_file(
     check_distinct({"--input": job.input, "--output": job.output, "--trace-file": job.trace})
     if job.trace is not None:
         decode_options = {**decode_options, "trace": True}
-    DecodeParams.from_mapping(decode_options)  # a bad option is an error before any line is read
+    _check_defaults(decode_options)  # a bad option is an error before any line is read
     check_samples(job.n)
     config = EngineConfig.from_mapping(engine_options)
     load_plugins(config.plugin)

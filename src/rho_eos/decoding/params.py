@@ -5,6 +5,7 @@ this one. So a parameter that the chosen policy does not have is an unknown one,
 """
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -77,6 +78,8 @@ class DecodeParams(Settings):
         if given.get("initial_length") is None:
             # It follows from the rest, also where that is changed later.
             self.model_fields_set.discard("initial_length")
+        if given.get("policy") is None and self.policy_name == DEFAULT_POLICY:
+            self.model_fields_set.discard("policy")  # before text it is another one
 
     @model_validator(mode="before")
     @classmethod
@@ -167,7 +170,8 @@ class DecodeParams(Settings):
 
 def check_samples(n: Any) -> None:
     """How many samples of one prompt may be asked for."""
-    if type(n) is not int or not 1 <= n <= MOST_SAMPLES:
+    whole = isinstance(n, Integral) and not isinstance(n, bool)
+    if not whole or not 1 <= n <= MOST_SAMPLES:
         raise UserError(f"n is {n!r}, but takes an integer from 1 to {MOST_SAMPLES}")
 
 

@@ -18,6 +18,7 @@ import logging
 import threading
 import time
 import traceback
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain
 from typing import Protocol
@@ -196,7 +197,7 @@ class Engine:
         output = self._retire(row) if row.finish_reason else None
         # Where committed tokens may still be cut, nothing is final before the end.
         nothing_yet = output is None and row.policy.keeps is Keeps.NOTHING
-        prefix = row.committed_prefix()[: 0 if nothing_yet else None]
+        prefix = output.token_ids if output else row.committed_prefix().tolist()
         final = output is not None
         delta = "" if nothing_yet else row.text.push(output.text if output else text, final)
         wanted = {Detail.OUTPUT: False, Detail.TEXT: bool(delta), Detail.STEPS: True}
@@ -209,11 +210,11 @@ class Engine:
             StepEvent(
                 record=record,
                 delta=delta,
-                token_ids=prefix.tolist(),
+                token_ids=[] if nothing_yet else prefix,
                 draft_ids=draft[draft != self.special.mask].tolist(),  # a window sees not all
                 positions_evaluated=row.positions_evaluated,
                 output=output,
-                logprobs=row.returned_logprobs(),
+                logprobs=output.logprobs if output else row.returned_logprobs(),
                 detokenize=self.detokenize,
             )
         )
@@ -254,24 +255,36 @@ class Engine:
         rest = texts[-1] if row.open_gap is None else ""
         return "".join(chain(*zip(texts[:-1], gaps, strict=False))) + rest
 
+    def _tokens_of(self, text: str, tokens: list[int]) -> int:
+        """How many tokens it takes to write a text that they begin with."""
+        return bisect_left(
+            range(len(tokens)), len(text), key=lambda count: len(self.detokenize(tokens[:count]))
+        )
+
     def _retire(self, row: Row, error: str | None = None) -> Output:
         """The row leaves, here and nowhere else, whatever the reason."""
         if self._rows.pop(row.handle, None) is not None:
             self.scheduler.remove(row)
             self.runner.release(row)
         assert row.finish_reason is not None
+        text, stopped = self._text_so_far(row)
+        tokens = row.committed_prefix().tolist()
+        logprobs = row.returned_logprobs()
+        if stopped:  # those that begin in the text
+            tokens = tokens[: self._tokens_of(text, tokens)]
+            logprobs = None if logprobs is None else logprobs[: len(tokens)]
         return Output(
             id=row.id,
-            text=self._text_so_far(row)[0],
+            text=text,
             finish_reason=row.finish_reason,
-            token_ids=row.committed_prefix().tolist(),
+            token_ids=tokens,
             canvas_token_ids=row.final_canvas().tolist(),
             commit_steps=row.commits.step.tolist(),
             commit_positions=row.commits.position.tolist(),
             commit_probabilities=row.commits.probability.tolist(),
             usage=row.usage(),
             trace=row.trace,
-            logprobs=row.returned_logprobs(),
+            logprobs=logprobs,
             error=error,
             gaps=[self.detokenize(tokens) for tokens in row.gap_tokens()]
             if row.handle.request.texts

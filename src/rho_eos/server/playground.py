@@ -5,7 +5,7 @@ from typing import Any
 from rho_eos.decoding.params import DEFAULT_POLICY, DecodeParams
 from rho_eos.decoding.registry import policies
 from rho_eos.errors import UserError
-from rho_eos.infilling import default_policy
+from rho_eos.infilling import able_policies, default_policy
 from rho_eos.models.known import EMBEDDED
 from rho_eos.server.fields import NAMES
 from rho_eos.server.service import Service
@@ -32,7 +32,7 @@ def playground_facts(service: Service) -> dict[str, Any]:
         "defaults": service.llm.config.request_defaults(),
         "implied": {name: _implied(name) for name in policies()},
         "infilling": {
-            "policies": [name for name, policy in policies().items() if policy.infills],
+            "policies": able_policies(service.llm.special),
             "start": default_policy({}, service.llm.special),
         },
         "panels": {"a": {"policy": DEFAULT_POLICY}, "b": rival},

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from rho_eos.decoding.params import DecodeParams, seeded
-from rho_eos.infilling import default_policy
+from rho_eos.infilling import default_policy, stands_before_text
 from rho_eos.prompts import Prompt
 from rho_eos.server.config import MONTH
 from rho_eos.server.errors import bad_request
@@ -167,7 +167,8 @@ class _Common(Strict, ABC):
             "max_new_tokens": self._limit(),
             "logprobs": self.wanted_logprobs(),
         }
-        if self.after or self.template is not None or self.json_properties() is not None:
+        before_text = stands_before_text(self.after, self.template)
+        if before_text or self.json_properties() is not None:
             given = default_policy(given, special)
         return DecodeParams(**given)
 

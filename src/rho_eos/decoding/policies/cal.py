@@ -95,10 +95,15 @@ class Cal(Policy):
             return Step(self.commit(view, prediction))
         open_ = self._open(view)
         length, params = len(open_), self.params
+        others = view.length - view.given - length
+        longest = params.max_new_tokens - others
+        if params.evidence == "suffix" and not len(self.hides(view)):
+            # No text speaks for a length. At the very end there is EOS: it gets all the room.
+            at_end = int(open_[-1]) == view.length - 1 and not len(view.suffix)
+            self._go_on(view)
+            return Step(no_tokens(), _resized(open_, longest if at_end else length))
         if self.search is None:
-            others = view.length - view.given - length
             shortest = max(1, params.min_new_tokens - others)
-            longest = params.max_new_tokens - others
             self.search = Climb(length, params.stride, params.patience, shortest, longest)
         score = self._score(view, prediction, open_)
         wanted = self.search.next(score)
