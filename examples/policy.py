@@ -5,8 +5,17 @@ rho-eos watch "Eva has 7 keys. 1) wins 8. How many are there now?" --plugin exam
 rho-eos eval --tasks tiny-gsm --limit 50 --plugin examples/policy.py --policy until-eos --out …
 """
 
-from rho_eos import Append, Policy, Prediction, Step, View, register_policy, setting
-from rho_eos.decoding.commit import CommitParams, commit_by_threshold
+from rho_eos import (
+    Append,
+    CommitParams,
+    Policy,
+    Prediction,
+    Step,
+    View,
+    commit_by_threshold,
+    register_policy,
+    setting,
+)
 
 
 class UntilEosParams(CommitParams):  # threshold, block_length and what all policies share

@@ -5,12 +5,13 @@ python examples/rollouts.py --prompts 8 --n 4 --temperature 1.5
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 
 import numpy as np
 
-from rho_eos import LLM, DecodeParams, Rollouts
+from rho_eos import LLM, DecodeParams, Rollouts, UserError
 from rho_eos.evals import find_task
 
 TASK = "tiny-gsm"
@@ -25,6 +26,8 @@ def main(words: Sequence[str] | None = None) -> Rollouts:
     parser.add_argument("--policy", default="scout")
     asked = parser.parse_args(words)
 
+    if asked.prompts < 1:
+        parser.error("--prompts takes a number of at least 1")
     task = find_task(TASK)
     samples = task.load(limit=asked.prompts)
     llm = LLM("tiny")
@@ -65,4 +68,7 @@ def main(words: Sequence[str] | None = None) -> Rollouts:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"rollouts: {error}")

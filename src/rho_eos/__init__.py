@@ -14,6 +14,7 @@ from rho_eos.collector import paused
 
 if TYPE_CHECKING:
     from rho_eos.config import EngineConfig
+    from rho_eos.decoding.commit import CommitParams, commit_by_threshold
     from rho_eos.decoding.edits import Append, Delete, Insert, Overwrite, Trim
     from rho_eos.decoding.params import DecodeParams
     from rho_eos.decoding.policy import Keeps, Needs, Policy, Prediction, Step, View
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "config": ("EngineConfig",),
+    "decoding.commit": ("CommitParams", "commit_by_threshold"),
     "decoding.edits": ("Append", "Delete", "Insert", "Overwrite", "Trim"),
     "decoding.params": ("DecodeParams",),
     "decoding.policy": ("Keeps", "Needs", "Policy", "Prediction", "Step", "View"),
@@ -44,6 +46,7 @@ _HOME = {
 __all__ = [
     "LLM",
     "Append",
+    "CommitParams",
     "DecodeParams",
     "Delete",
     "EngineConfig",
@@ -64,6 +67,7 @@ __all__ = [
     "UserError",
     "View",
     "__version__",
+    "commit_by_threshold",
     "register_policy",
     "setting",
 ]

@@ -170,6 +170,17 @@ def test_in_parts_it_is_the_same_table_and_nothing_is_asked_twice(
     assert run(parted, survey(**some), Deceived()).ran == []
 
 
+def test_a_part_is_judged_by_the_starts_that_were_run(
+    byte_checkpoint: Path, tmp_path: Path
+) -> None:
+    """Scout's one run stands for all starts; that does not put others out of the race."""
+    plan = survey(policies=["fixed", "asym", "scout"], lengths=["8"], thresholds=[".9"])
+    run(study_of(byte_checkpoint, tmp_path), plan, Deceived())
+    text = (tmp_path / "lengths.md").read_text()
+    cheapest = text.partition("the cheapest first (positions, averaged over L_init): ")[2]
+    assert "ρ-EOS Asym (" in cheapest.partition(".")[0]
+
+
 def test_choices_are_made_on_other_samples_than_are_reported(
     byte_checkpoint: Path, tmp_path: Path, no_picture: None
 ) -> None:

@@ -7,6 +7,7 @@ answers more briefly on a short canvas, where the question is who is deceived by
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,7 +180,10 @@ def _chosen(every: Sequence[SurveyRow], part: Part) -> tuple[SurveyRow, ...]:
     asked = {
         "policies": (part.policies, lambda row: row.contender.name),
         "lengths": (part.lengths, lambda row: f"{row.start}"),
-        "thresholds": (part.thresholds, lambda row: f"{row.threshold:g}"),
+        "thresholds": (
+            [_number(text) for text in part.thresholds],
+            lambda row: f"{row.threshold:g}",
+        ),
         "caches": (part.caches, lambda row: row.cache),
     }
     rows = list(every)
@@ -192,3 +196,10 @@ def _chosen(every: Sequence[SurveyRow], part: Part) -> tuple[SurveyRow, ...]:
     if not rows:
         raise UserError("nothing of the survey is left by what --policies and the others choose")
     return tuple(rows)
+
+
+def _number(text: str) -> str:
+    """`.9` and `0.90` are 0.9; what is no number stays as it is, to be refused by that name."""
+    with suppress(ValueError):
+        return f"{float(text):g}"
+    return text

@@ -151,8 +151,14 @@ def verdict(of_section: Sequence[Finding], best: Finding) -> Verdict:
     for each in of_section:
         if not each.is_fixed:
             by_policy.setdefault(each.row.contender.label, []).append(each)
-    most = max((len(each) for each in by_policy.values()), default=0)
-    whole = {label: members for label, members in by_policy.items() if len(members) == most}
+    # From where runs were made; a policy that starts longer anyway has one run for all of them.
+    moving = [each for each in by_policy.values() if not _is_one_run(each)]
+    starts = {each.row.start for members in moving or by_policy.values() for each in members}
+    by_policy = {
+        label: [each for each in members if each.row.start in starts]
+        for label, members in by_policy.items()
+    }
+    whole = {label: members for label, members in by_policy.items() if len(members) == len(starts)}
     behind = {
         label: max(best.accuracy - each.accuracy for each in members)
         for label, members in whole.items()
@@ -169,6 +175,10 @@ def verdict(of_section: Sequence[Finding], best: Finding) -> Verdict:
         behind[nearest] if nearest else 0.0,
         _deceived(by_policy, best),
     )
+
+
+def _is_one_run(members: Sequence[Finding]) -> bool:
+    return len({each.row.params.initial_length for each in members}) < len(members)
 
 
 def _spoken(section: str, of_section: Sequence[Finding], best: Finding | None) -> list[str]:
