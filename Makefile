@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Pinned here, not in pyproject.toml, so that the small CPU build is installed.
+# The version that was tested. Without a GPU the CPU build is much smaller: PIP_INDEX_URL can name its index.
 TORCH ?= torch==2.13.0
 # What was tested together; empty takes the newest that pyproject.toml allows.
 CONSTRAINTS ?= -c constraints.txt

@@ -12,8 +12,8 @@ from playwright.sync_api import sync_playwright
 
 PICTURE = Path(__file__).with_suffix(".png")
 PROMPT = (  # long enough for a canvas that grows
-    "Mia has 8 plums. 1) buys 6. 2) eats 5. 3) doubles them. 4) sells 9 plums. 5) finds 7 more. "
-    "6) drops 3. How many plums are left?"
+    "Mia has 8 plums. 1) buys 6. 2) eats 5. 3) finds 7. 4) sells 9. 5) wins 4. 6) drops 3. "
+    "How many are left?"
 )
 SHARE = 0.45  # of the run that has been played
 
