@@ -150,7 +150,8 @@ def test_the_table_says_who_is_right_what_it_costs_and_who_is_deceived(
     )
     for suffix in (".png", ".svg", ".tex"):
         assert (tmp_path / f"lengths{suffix}").stat().st_size > 1000
-    assert "lengths.md" in (tmp_path / "index.md").read_text()
+    index = (tmp_path / "index.md").read_text()
+    assert "lengths.md" in index and "It speaks for Frontier." in index
 
 
 def test_in_parts_it_is_the_same_table_and_nothing_is_asked_twice(

@@ -170,7 +170,8 @@ def _show_plan(study: "Study", cells: "list[Cell]") -> None:
     print(f"{finished} of {len(cells)} cells are finished; about {left:,.0f} positions are left.")
     if study.profile.seconds_per_position is not None:
         minutes = left * study.profile.seconds_per_position / 60
-        print(f"On two quiet CPU cores that takes about {minutes:.0f} minutes.")
+        about = "less than a minute" if minutes < 1 else f"about {minutes:,.0f} min"
+        print(f"On two quiet CPU cores that takes {about}.")
 
 
 class _Bars:

@@ -10,6 +10,7 @@ from rho_eos.errors import UserError
 from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.plan import TABLES
 from rho_eos.reproduce.survey import SURVEYS
+from rho_eos.reproduce.survey_table import VERDICT
 
 ABOUT = "reproduction.json"
 TABLE_TITLES = {name: title for name, title, *_ in TABLES} | {
@@ -57,12 +58,16 @@ def write_index(folder: Path) -> None:
     facts = read_about(folder)
     assert facts is not None
     samples = "all samples" if facts["limit"] is None else f"at most {facts['limit']} samples"
+    surveys_only = not any((folder / f"{name}.md").exists() for name, *_ in TABLES)
     lines = [
-        "# Reproduction of ρ-EOS (arXiv 2601.22527)",
+        "# Ways to choose a length"
+        if surveys_only
+        else "# Reproduction of ρ-EOS (arXiv 2601.22527)",
         "",
         f"Model `{facts['model']}` (weights {facts['weights']}), profile {facts['profile']}, "
         f"{samples} of each task, rho-eos {facts['rho-eos']}, {facts['made']}.",
         "",
+        *(line for name in SURVEYS for line in _verdicts(folder / f"{name}.md")),
         "## Tables",
         "",
         *(
@@ -79,3 +84,11 @@ def write_index(folder: Path) -> None:
             lines += [f"![{title}]({name}.png)", "", f"{title} · [SVG]({name}.svg)", ""]
     lines += ["Every answer is in `cells/`: see `rho-eos inspect` and `rho-eos compare`."]
     (folder / "index.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _verdicts(table: Path) -> list[str]:
+    """What a survey says at its end, one paragraph for each of its sections."""
+    if not table.exists():
+        return []
+    paragraphs = table.read_text(encoding="utf-8").split("\n\n")
+    return [line for each in paragraphs if VERDICT in each for line in (each.strip(), "")]

@@ -17,6 +17,7 @@ from rho_eos.reproduce.survey import FIXED, Survey, SurveyRow
 from rho_eos.reproduce.tables import Result, samples_note
 
 ALL = "all tasks"
+VERDICT = "The best fixed length is"  # how the verdict of a section begins
 SHORT = 0.9  # a text of less than this share of its reference is short
 CLOSE = 0.005  # accuracy: this far behind the best fixed length is as good as it
 DECEIVED, SURE = 0.05, 0.05  # accuracy: so far behind it, with p below the second
@@ -186,7 +187,7 @@ def _spoken(section: str, of_section: Sequence[Finding], best: Finding | None) -
     if best is None or len({each.row.contender.name for each in of_section}) == 1:
         return []
     found = verdict(of_section, best)
-    sentences = [f"**{section}.** The best fixed length is {best.row.start}."]
+    sentences = [f"**{section}.** {VERDICT} {best.row.start}."]
     if found.cost:
         listed = ", ".join(f"{label} ({cost:,.0f})" for label, cost in found.cost.items())
         sentences.append(
