@@ -82,6 +82,16 @@ def test_an_early_end_that_a_long_canvas_shows_too_is_believed() -> None:
     assert output.usage.n_token < 80  # it does not keep the room that it looked into
 
 
+def test_with_the_cache_there_is_room_for_all_of_the_text() -> None:
+    """To make room takes a refresh, and to have it costs little."""
+    assert DecodeParams(policy="scout", cache="window").model_dump()["ahead"] == 256
+    assert DecodeParams(policy="scout", cache="window", ahead=8).model_dump()["ahead"] == 8
+    output = decode(compresses(), policy="scout", ahead=256)
+    assert output.text == FULL
+    assert min(record.length for record in output.trace) >= len(FULL)
+    assert all(record.committed for record in output.trace)  # nothing to doubt
+
+
 def test_without_room_to_look_it_goes_on() -> None:
     output = decode(says(FULL), policy="scout", initial_length=8, max_new_tokens=40)
     assert output.text == FULL[:40]

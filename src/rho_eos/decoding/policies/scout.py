@@ -1,6 +1,9 @@
 """Scout: read the length on a long canvas, then keep room only where it is needed next, and look
 again before believing that the text ends sooner (ours, docs/method.md §11)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from rho_eos.decoding.commit import CommitParams, commit_by_threshold
@@ -17,6 +20,7 @@ from rho_eos.tokens import SpecialTokens
 
 SPARE = 8  # MASKs beyond `ahead` that are appended with it, and that may stay
 LEAST_DROPPED = 8
+CACHED = 256  # `ahead` with the cache
 DOUBTFUL = 16  # an end that comes so much sooner than expected may be a compressed answer's
 
 
@@ -28,8 +32,16 @@ class ScoutParams(CommitParams):
         ge=0,
         le=LONGEST,
     )
-    ahead: int = setting(32, "MASKs to keep open ahead of the text", ge=1, le=LONGEST)
+    ahead: int = setting(
+        32, f"MASKs to keep open ahead of the text; {CACHED} with the cache", ge=1, le=LONGEST
+    )
     margin: int = setting(8, "MASKs to keep behind the end of the text", ge=0, le=LONGEST)
+
+    @classmethod
+    def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the cache, room costs something in refreshes only, and to make it takes one."""
+        cached = {"ahead": CACHED} if given.get("cache") == "window" else {}
+        return {**cached, **super()._defaults(given)}
 
     @property
     def first_length(self) -> int:
