@@ -5,7 +5,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from rho_eos.reproduce.plan import DAEDAL, RHO_ASYM, RHO_SYM
 
@@ -88,9 +88,11 @@ def length_axis(axes: Any, lengths: tuple[int, ...]) -> None:
     axes.minorticks_off()
 
 
-def number_axis(axis: Any) -> None:
-    """A logarithmic axis with its numbers written out: 1,000, 2,000, 5,000."""
+def number_axis(axis: Any, lowest: float, highest: float) -> None:
+    """A logarithmic axis for these numbers, with some of them written out: 1,000, 3,000, 10,000."""
     axis.axes.set_xscale("log")
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.axes.set_xlim(lowest / 1.2, highest * 1.2)
+    wide = highest > 6 * lowest
+    axis.set_major_locator(LogLocator(subs=(1, 3)) if wide else MaxNLocator(4))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axis.set_minor_locator(NullLocator())

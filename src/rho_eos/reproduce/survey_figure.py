@@ -54,8 +54,13 @@ def draw(found: Sequence[Finding]) -> Any:
             if any(each.row.contender.label == label for each in of_section)
         ]
         for axes, (name, measure, logarithmic) in zip(row, MEASURES, strict=True):
-            _panel(axes, of_section, present, starts, measure, logarithmic)
+            _panel(axes, of_section, present, starts, measure, 1 if logarithmic else 100)
             axes.set_xlabel(name)
+            if logarithmic:  # the same for all sections: what a cache saves is seen, too
+                numbers = [measure(each).mean for each in found]
+                style.number_axis(axes.xaxis, min(numbers), max(numbers))
+            else:
+                axes.set_xlim(-3, 103)
         _name_the_lines(row, of_section, present)
         row[0].set_title(section)
     style.legend_beside(grid[0][-1], "L_init")
@@ -68,10 +73,9 @@ def _panel(
     labels: Sequence[str],
     starts: tuple[int, ...],
     measure: Callable[[Finding], Estimate],
-    logarithmic: bool,
+    scale: int,
 ) -> None:
     colours = style.length_colours(starts)
-    scale = 1 if logarithmic else 100
     for each in of_section:
         step = starts.index(each.row.start) / max(1, len(starts) - 1) - 0.5
         number = measure(each)
@@ -90,10 +94,6 @@ def _panel(
     for line in range(1, len(labels)):
         axes.axhline(line - 0.5, color=style.STYLE["grid.color"], linewidth=0.8, zorder=0)
     axes.grid(False, axis="y")
-    if logarithmic:
-        style.number_axis(axes.xaxis)
-    else:
-        axes.set_xlim(-3, 103)
 
 
 def _name_the_lines(row: Any, of_section: Sequence[Finding], labels: Sequence[str]) -> None:
