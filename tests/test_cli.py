@@ -108,7 +108,7 @@ def test_trace_file_has_one_line_per_step(run: Run, tmp_path: Path) -> None:
         (["generate", ""], "the prompt is empty"),
         (["generate", "x" * 600], "more than the model's context of 512"),
         (["generate", "--input", "a.jsonl"], "--input and --output go together"),
-        (["generate", "hi", "-i", "a", "-o", "b"], "either a prompt or --input"),
+        (["generate", "hi", "-i", "a", "-o", "b"], "does not go with --input"),
         (["info", "/no/such/folder"], "no such model"),
         (["watch", ""], "the prompt is empty"),
         (["unknown"], "No such command"),

@@ -1,6 +1,9 @@
 """The doors to infilling: Python, command line, JSON lines; and what is refused there."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +247,17 @@ def test_a_hole_in_a_file(run: Run, tmp_path: Path, llm: LLM) -> None:  # noqa: 
         assert refused.code == 2 and complaint in refused.err
     missing = run("generate", "--template-file", str(tmp_path / "missing"))
     assert missing.code == 2 and "No such file" in missing.err
+
+
+def test_the_hole_of_the_documentation(tmp_path: Path) -> None:
+    """The commands of docs/infilling.md, in a shell, up to the server."""
+    page = (Path(__file__).parents[1] / "docs" / "infilling.md").read_text()
+    block = page.partition("```sh\n")[2].partition("\nrho-eos serve")[0]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = ["bash", "-ec", block]
+    subprocess.run(command, cwd=tmp_path, env=os.environ | {"PATH": path}, check=True, timeout=300)
+    wanted = f"{BEFORE}\n    xs = [x + 3 for x in xs]{BEHIND}\n"
+    assert (tmp_path / "filled.py").read_text() == wanted
 
 
 def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None:  # noqa: F811

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/**/*.md", "src/rho_eos/tiny/checkpoints/*/MODEL_CARD.md")
 SOURCES = ("src/rho_eos/**/*.py", "examples/*.py")
 ASKING = {"generate", "stream", "chat", "create"}
+FILLING = {"--template", "--template-file", "--suffix"}  # gaps, whose texts are tested elsewhere
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: In a page, in a docstring, or on a line of prose between backticks.
 COMMAND = re.compile(r"rho-eos (?:generate|watch) (?:\\\n|[^\n`])*")
@@ -66,14 +67,16 @@ def _in_text(text: str) -> Iterator[str]:
         yield json.loads(quoted)
     for body in BODY.findall(text):
         request = json.loads(body)
-        if request.get("model") == "tiny":
+        if request.get("model") == "tiny" and not {"template", "suffix"} & set(request):
             yield from [each["content"] for each in request.get("messages", [])]
             yield from [request["prompt"]] if "prompt" in request else []
 
 
 def _in_command(command: str) -> Iterator[str]:
-    """The prompt of a command, if it has one and asks the embedded model."""
+    """The prompt of a command, if it has one and asks the embedded model for an answer."""
     words = shlex.split(command.replace("\\\n", " "), comments=True)
+    if FILLING & set(words):
+        return
     model, prompt, rest = "tiny", None, iter(words[2:])
     for word in rest:
         if word in ("--model", "-m"):

@@ -16,7 +16,7 @@ from rho_eos.server.config import ServerConfig
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.run import listen
 from rho_eos.tiny.tasks import TASKS, held_out
-from tests.scripted import says
+from tests.scripted import SPECIAL, says
 from tests.server.conftest import MODEL, Process
 from tests.server.scripted_server import ControlledRunner, serving
 
@@ -103,6 +103,8 @@ def test_the_playground_learns_what_it_needs(server: Process) -> None:
     assert facts["defaults"] == {}
     assert facts["panels"]["a"] == {"policy": "rho-eos"}
     assert facts["panels"]["b"] == {"policy": "fixed", "initial_length": 256}
+    assert facts["infilling"]["policies"] == ["cal", "fixed"]  # this model has no EXPAND
+    assert facts["infilling"]["start"]["policy"] == "cal"
     assert facts["implied"]["rho-eos"]["preset"] == {"sym": {"rho_low": 0.2}}
     assert facts["implied"]["daedal"]["signal"] == {"density": {"rho_low": 0.4, "rho_high": 0.8}}
     assert all(set(example) == {"task", "prompt"} for example in facts["examples"])
@@ -127,7 +129,9 @@ def test_an_embedded_model_comes_with_problems_of_all_its_tasks(model: str) -> N
     facts = playground_facts(
         SimpleNamespace(  # type: ignore[arg-type]
             llm=SimpleNamespace(
-                context_length=1024, config=EngineConfig(model=model, cache="window")
+                context_length=1024,
+                config=EngineConfig(model=model, cache="window"),
+                special=SPECIAL,
             ),
             model=model,
             config=ServerConfig(),
