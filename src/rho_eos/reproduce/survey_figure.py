@@ -12,7 +12,7 @@ import matplotlib
 from rho_eos.evals.runs.stats import Estimate
 from rho_eos.reproduce import style
 from rho_eos.reproduce.cells import Study
-from rho_eos.reproduce.survey import Survey
+from rho_eos.reproduce.survey import Survey, contenders
 from rho_eos.reproduce.survey_table import Finding, best_fixed, findings, verdict
 
 #: Of each column of panels: its axis, the number in per cent or as it is, and whether the axis is
@@ -43,7 +43,8 @@ def write_survey_figure(study: Study, survey: Survey) -> Path:
 def draw(found: Sequence[Finding]) -> Any:
     sections = list(dict.fromkeys(each.row.section for each in found))
     starts = tuple(sorted({each.row.start for each in found}))
-    labels = list(dict.fromkeys(each.row.contender.label for each in found))
+    drawn = {each.row.contender.label for each in found}
+    labels = [each.label for each in contenders() if each.label in drawn]
     height = 1.1 + LINE * len(labels)
     figure, grid = style.panels(len(MEASURES), len(sections), width=4.3, height=height)
     for row, section in zip(grid, sections, strict=True):
