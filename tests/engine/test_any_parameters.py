@@ -106,11 +106,11 @@ def check(params: DecodeParams, output: Output) -> None:
     assert len(output.canvas_token_ids) <= params.max_new_tokens
     assert MASK not in output.token_ids and MASK not in output.canvas_token_ids
     whole = letters(output.token_ids)
-    if not any(stop in whole for stop in params.stop):
+    assert output.text == whole
+    assert not any(stop in whole for stop in params.stop)
+    behind = letters(output.canvas_token_ids)[len(whole) :]
+    if not any(behind.startswith(stop) for stop in params.stop):
         assert len(output.token_ids) >= params.min_new_tokens
-        assert output.text == whole
-    else:
-        assert output.text == whole[: min(at for s in params.stop if (at := whole.find(s)) >= 0)]
     json.dumps(output.as_dict(), allow_nan=False)
 
 
