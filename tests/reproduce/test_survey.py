@@ -182,6 +182,18 @@ def test_a_part_is_judged_by_the_starts_that_were_run(
     assert "ρ-EOS Asym (" in cheapest.partition(".")[0]
 
 
+def test_without_a_policy_from_every_start_there_is_no_verdict(
+    byte_checkpoint: Path, tmp_path: Path, no_picture: None
+) -> None:
+    study = study_of(byte_checkpoint, tmp_path)
+    for names, length in ((["fixed", "asym"], "4"), (["sym"], "8")):
+        part = {"policies": names, "lengths": [length], "thresholds": ["0.9"]}
+        run(study, survey(**part, caches=["none"]), Deceived())
+    text = (tmp_path / "lengths.md").read_text()
+    assert "Asym | 4" in text and "Sym | 8" in text and "None" not in text
+    assert "The best fixed length" not in text
+
+
 def test_choices_are_made_on_other_samples_than_are_reported(
     byte_checkpoint: Path, tmp_path: Path, no_picture: None
 ) -> None:

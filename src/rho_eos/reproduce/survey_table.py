@@ -187,6 +187,8 @@ def _spoken(section: str, of_section: Sequence[Finding], best: Finding | None) -
     if best is None or len({each.row.contender.name for each in of_section}) == 1:
         return []
     found = verdict(of_section, best)
+    if found.choice is None:  # no policy was run from all the starts of the others
+        return []
     sentences = [f"**{section}.** {VERDICT} {best.row.start}."]
     if found.cost:
         listed = ", ".join(f"{label} ({cost:,.0f})" for label, cost in found.cost.items())
