@@ -99,7 +99,8 @@ def ours(draw: st.DrawFn) -> DecodeParams:
     policy = draw(st.sampled_from(["frontier", "landing", "blocks", "scout"]))
     more = {}
     if policy == "scout":
-        more = {name: draw(st.integers(1, 128)) for name in ("look", "opening", "ahead", "margin")}
+        more = {name: draw(st.integers(1, 128)) for name in ("look", "ahead", "margin")}
+        more["trust"] = draw(st.sampled_from([0.0, 0.5, 1.0]))
     return DecodeParams(policy=policy, **draw(common()), **more)
 
 

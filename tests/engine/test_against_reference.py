@@ -43,14 +43,15 @@ POLICIES = {
     "landing from a long canvas": DecodeParams(
         policy="landing", **(LIMITS | {"initial_length": 120, "max_new_tokens": 160})
     ),
-    "scout": DecodeParams(
-        policy="scout", look=40, opening=6, ahead=8, **(LIMITS | {"max_new_tokens": 80})
+    "scout": DecodeParams(policy="scout", look=40, ahead=8, **(LIMITS | {"max_new_tokens": 80})),
+    "scout that trusts": DecodeParams(
+        policy="scout", look=40, ahead=8, trust=0, **(LIMITS | {"max_new_tokens": 80})
     ),
     "scout that doubts": DecodeParams(
         policy="scout",
-        look=64,
-        opening=0,
+        look=120,
         ahead=4,
+        trust=0.2,
         margin=2,
         **(LIMITS | {"max_new_tokens": 80}),
     ),

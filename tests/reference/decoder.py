@@ -46,9 +46,9 @@ class Rule:
     horizon: int = 64
     spare_content: bool = False
     look: int = 512  # scout's four numbers
-    opening: int = 32
     ahead: int = 32
     margin: int = 8
+    trust: float = 0.9
     early_stop: bool = False
     order: str = "entropy"  # DreamOn's
     budget: int = 0  # its expansions
@@ -378,11 +378,15 @@ def landing(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
 
 
 def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
-    """The length is read on a long canvas, which keeps room for all of it until some tokens stand;
-    then there is room only for what comes next. An end that comes much sooner is doubted once,
-    and believed only if a long canvas shows it too."""
-    goal, expected, doubted, wide = rule.look, 0, None, False
-    canvas += [ids.mask] * (min(rule.look, rule.max_length) - len(canvas))
+    """What a short canvas foretells is kept; the length is read on a long one. If that would begin
+    with another text, there is room for all of it from then on; else only for what comes next. An
+    end that comes much sooner is doubted once, and believed only if a long canvas shows it too."""
+    longest = max(rule.look, rule.initial_length)
+    half = -(-longest // 2)
+    del canvas[:]
+    canvas += [ids.mask] * min(rule.ahead + 8 if rule.trust else half, half, rule.max_length)
+    foretold: list[Guess] = []
+    goal, expected, doubted, wide = half, -1, None, False
     while ids.mask in canvas:
         guesses = yield
         open_ = [at for at, token in enumerate(canvas) if token == ids.mask]
@@ -391,30 +395,38 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
         while end > 0 and shown[end - 1] == ids.eos:
             end -= 1
         in_sight = end < len(canvas)
-        if in_sight and doubted is None and len(canvas) < expected and end <= expected - 16:
-            doubted, goal = end, expected + rule.margin
+        behind = max(rule.margin, 32) if wide else rule.margin
+        if expected < 0:
+            if len(canvas) >= goal and (not in_sight or 4 * end > 3 * len(canvas)):
+                goal = longest
+        elif in_sight and doubted is None and len(canvas) < expected and end <= expected - 16:
+            doubted, goal = end, expected + behind
         if len(canvas) < min(goal, rule.max_length):
+            if expected < 0 and not foretold:
+                foretold = [guesses[at] for at in open_]
             canvas += [ids.mask] * (min(goal, rule.max_length) - len(canvas))
             continue
-        if goal > 0 and doubted is not None:
-            wide = not in_sight or end >= doubted + 16
+        if foretold:
+            pairs = [(old.confidence, old.token == shown[at]) for at, old in enumerate(foretold)]
+            held = sum(sure for sure, same in pairs if same) / sum(sure for sure, _ in pairs)
+            wide = held < rule.trust
+            foretold = []
+        if goal > 0 and doubted is not None and (not in_sight or end >= doubted + 16):
+            wide = True
         goal = 0
+        behind = max(rule.margin, 32) if wide else rule.margin
         expected = end if in_sight else max(expected, len(canvas))
         commit_confident(canvas, guesses, rule, ids)
         first = canvas.index(ids.mask) if ids.mask in canvas else len(canvas)
         least = first + rule.ahead
         most = least + 8
-        opens = first < rule.opening
-        behind = max(rule.opening, rule.margin) if opens else rule.margin
         if wide:
-            least = max(least, expected + rule.margin)
-            most = max(most, expected + rule.margin)
+            least = max(least, expected + behind)
+            most = max(most, expected + behind)
         if not in_sight and len(canvas) < least:
             if not any(token in ids.ends for token in canvas):
                 canvas += [ids.mask] * (min(most, rule.max_length) - len(canvas))
             continue
-        if opens:
-            most = max(most, expected + behind)
         if in_sight:
             most = min(most, end + behind)
         count = 0

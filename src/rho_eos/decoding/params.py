@@ -167,6 +167,11 @@ class DecodeParams(Settings):
         """The canvas a request starts with."""
         return self.least_room
 
+    @property
+    def starts_anywhere(self) -> bool:
+        """Whether this initial length, and any shorter one, makes no difference."""
+        return False
+
 
 def check_samples(n: Any) -> None:
     """How many samples of one prompt may be asked for."""

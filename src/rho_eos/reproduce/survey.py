@@ -161,9 +161,8 @@ def _row(
         shared["block_length"] = profile.survey_block
     own = {name: value for name, value in shared.items() if name in known}
     params = DecodeParams.from_mapping({**own, **contender.given})
-    shortest = params.replaced(initial_length=min(start, *profile.survey_starts))
-    if shortest.first_length == params.first_length:  # it starts longer anyway: one run for all
-        params = shortest
+    if params.starts_anywhere:  # one run for all
+        params = params.replaced(initial_length=min(start, *profile.survey_starts))
     label = f"fixed {start}" if contender.name == FIXED else f"{contender.label} from {start}"
     return SurveyRow(
         f"{label}, τ {threshold:g}, {CACHES[cache]}",

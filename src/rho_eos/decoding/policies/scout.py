@@ -1,5 +1,5 @@
-"""Scout: read the length on a long canvas, then keep room only where it is needed next, and look
-again before believing that the text ends sooner (ours, docs/method.md §11)."""
+"""Scout: read the length on a long canvas, and write on a short one where the model writes the same
+there (ours, docs/method.md §11)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from rho_eos.decoding.edits import Append, Edit, Trim
 from rho_eos.decoding.params import LONGEST
 from rho_eos.decoding.policies.frontier import end_in_sight
 from rho_eos.decoding.policies.rho_eos import trailing_masks
-from rho_eos.decoding.policy import Policy, Positions, Prediction, Step, View
+from rho_eos.decoding.policy import Policy, Positions, Prediction, Step, View, no_tokens
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import density
 from rho_eos.outputs import StepRecord
@@ -21,21 +21,29 @@ from rho_eos.tokens import SpecialTokens
 SPARE = 8  # MASKs beyond `ahead` that are appended with it, and that may stay
 LEAST_DROPPED = 8
 CACHED = 256  # `ahead` with the cache
+CLEAR = 0.75  # an end within this share of half a look needs no longer canvas to be believed
+ROOMY = 32  # MASKs behind the end where a short canvas is not to be trusted
 DOUBTFUL = 16  # an end that comes so much sooner than expected may be a compressed answer's
 
 
 class ScoutParams(CommitParams):
-    look: int = setting(512, "canvas on which the length is read first", ge=1, le=LONGEST)
-    opening: int = setting(
-        32,
-        "until so many tokens are written there is room for all of the text and so many more",
-        ge=0,
+    look: int = setting(
+        512,
+        "canvas on which the length is read where half of it does not show it",
+        ge=1,
         le=LONGEST,
     )
     ahead: int = setting(
         32, f"MASKs to keep open ahead of the text; {CACHED} with the cache", ge=1, le=LONGEST
     )
     margin: int = setting(8, "MASKs to keep behind the end of the text", ge=0, le=LONGEST)
+    trust: float = setting(
+        0.9,
+        "write on a short canvas where a long one confirms this share of what it foretells; "
+        "0: always, without trying",
+        ge=0,
+        le=1,
+    )
 
     @classmethod
     def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -44,9 +52,23 @@ class ScoutParams(CommitParams):
         return {**cached, **super()._defaults(given)}
 
     @property
+    def longest_look(self) -> int:
+        """Who asks for a longer start gets it where the length is read."""
+        return max(self.look, self.initial_length)
+
+    @property
+    def half_look(self) -> int:
+        return (self.longest_look + 1) // 2
+
+    @property
     def first_length(self) -> int:
-        """A shorter canvas would be looked at in vain."""
-        return max(self.least_room, min(self.look, self.max_new_tokens))
+        """As short as those that the text will be written on, if that is to be tried."""
+        short = self.ahead + SPARE if self.trust else self.half_look
+        return max(self.min_new_tokens, min(short, self.half_look, self.max_new_tokens))
+
+    @property
+    def starts_anywhere(self) -> bool:
+        return self.initial_length <= self.look
 
 
 @register_policy
@@ -54,8 +76,8 @@ class Scout(Policy):
     name = "scout"
     title = "Scout"
     summary = (
-        "Reads the length on a long canvas, writes on a short one, and looks again before it "
-        "believes an early end."
+        "Reads the length on a long canvas, and writes on a short one where the model writes "
+        "the same there."
     )
     Params = ScoutParams
     edits = (Append, Trim)
@@ -63,10 +85,11 @@ class Scout(Policy):
 
     def __init__(self, params: ScoutParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
-        self.goal = params.look  # nothing is committed on a canvas shorter than this
-        self.expected = 0  # where the text ended on the last canvas that had room for it
+        self.goal = params.half_look  # nothing is committed on a canvas shorter than this
+        self.foretold: Prediction | None = None  # by the first canvas, until the length is read
+        self.expected: int | None = None  # where the text ended on the last canvas with room for it
         self.doubted: int | None = None  # the early end that was looked into, once
-        self.wide = False  # it was not true: from then on there is room for all of the text
+        self.wide = False  # a short canvas is not to be trusted: there is room for all of the text
 
     @property
     def windows(self) -> bool:  # type: ignore[override]
@@ -88,49 +111,68 @@ class Scout(Policy):
     def step(self, view: View, prediction: Prediction) -> Step:
         rho = density(view, prediction, self.special.eos)
         end = end_in_sight(view, prediction, self.special.eos)
-        if self.doubted is None and end is not None and self._is_early(view, end):
-            self.doubted, self.goal = end, self.expected + self.params.margin
+        self._look(view, end)
         missing = min(self.goal, self.params.max_new_tokens) - view.length
         if missing > 0:
-            return Step(np.empty(0, dtype=np.int64), (Append(missing),), rho)
-        self._believe(view, end)
+            if self.expected is None and self.foretold is None:
+                self.foretold = prediction
+            return Step(no_tokens(), (Append(missing),), rho)
+        self._believe(view, prediction, end)
         commit = self.commit(view, prediction)
         return Step(commit, self._edits(view, prediction, commit, end), rho)
 
+    def _look(self, view: View, end: int | None) -> None:
+        """On how long a canvas this step has to be."""
+        if self.expected is None:
+            clear = end is not None and end <= CLEAR * view.length
+            if view.length >= self.goal and not clear:
+                self.goal = self.params.longest_look
+        elif self.doubted is None and end is not None and self._is_early(view, end):
+            self.doubted, self.goal = end, self.expected + self._behind
+
     def _is_early(self, view: View, end: int) -> bool:
         """Sooner than was expected, on a canvas without room for all of that."""
+        assert self.expected is not None
         return view.length < self.expected and self.expected - end >= DOUBTFUL
 
-    def _believe(self, view: View, end: int | None) -> None:
-        """What this canvas says of the end counts: it is long enough, or agrees."""
+    def _believe(self, view: View, prediction: Prediction, end: int | None) -> None:
+        """What this canvas says counts: it is long enough, or agrees."""
+        if self.foretold is not None:
+            self.wide = confirmed(self.foretold, prediction) < self.params.trust
+            self.foretold = None
         if self.goal and self.doubted is not None:
-            self.wide = end is None or end - self.doubted >= DOUBTFUL
-        if end is not None:
-            self.expected = end
-        else:
-            self.expected = max(self.expected, view.length)
+            self.wide |= end is None or end - self.doubted >= DOUBTFUL
+        self.expected = end if end is not None else max(self.expected or 0, view.length)
         self.goal = 0
+
+    @property
+    def _behind(self) -> int:
+        return max(self.params.margin, ROOMY) if self.wide else self.params.margin
 
     def _edits(
         self, view: View, prediction: Prediction, commit: Positions, end: int | None
     ) -> tuple[Edit, ...]:
+        assert self.expected is not None
         params, length = self.params, view.length
         left = np.setdiff1d(view.masked, commit, assume_unique=True)
         written = int(left[0]) if len(left) else length
         ahead = written + params.ahead
-        whole = self.expected + params.margin if self.wide else 0
+        whole = self.expected + self._behind if self.wide else 0
         if end is None and length < max(ahead, whole):
             tokens = np.concatenate((view.canvas, prediction.at(commit).token))
             room = params.max_new_tokens - length
             if room <= 0 or self.special.is_end(tokens).any():
                 return ()
             return (Append(min(max(ahead + SPARE, whole) - length, room)),)
-        # The first tokens decide how fully a model writes, so they are not written in a hurry.
-        opens = written < params.opening
-        margin = max(params.margin, params.opening if opens else 0)
-        kept = max(ahead + SPARE, self.expected + margin if self.wide or opens else 0)
+        kept = max(ahead + SPARE, whole)
         if end is not None:
-            kept = min(kept, end + margin)
+            kept = min(kept, end + self._behind)
         spare = length - params.min_new_tokens
         count = min(length - kept, trailing_masks(view, commit), spare)
         return (Trim(count),) if count >= LEAST_DROPPED else ()
+
+
+def confirmed(foretold: Prediction, prediction: Prediction) -> float:
+    """The share of what was foretold that another canvas foretells too, weighed by confidence."""
+    same = prediction.at(foretold.positions).token == foretold.token
+    return float(foretold.confidence[same].sum() / foretold.confidence.sum())
