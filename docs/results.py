@@ -3,13 +3,26 @@
 What stands between <!-- NAME --> and <!-- /NAME --> is replaced by the folder's table of that name,
 if the folder has it; figures and CSV files are copied to docs/results/. All other text is left as
 it is: the tables of `all`, `lengths` and `stress` may come from folders of their own.
+
+A survey takes hours, so its rows may come from several runs and machines: those of docs/results/
+that the folder lacks are kept, and verdict and picture are made of all of them.
 """
 
+import csv
 import json
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rho_eos.evals.runs.report import TaskSummary
+from rho_eos.evals.runs.stats import Estimate
+from rho_eos.reproduce.profiles import PROFILES
+from rho_eos.reproduce.survey import SURVEYS, Part, Survey, SurveyRow, plan_survey
+from rho_eos.reproduce.survey_figure import write_figure
+from rho_eos.reproduce.survey_table import ALL, Finding, result_of
 
 DOCS = Path(__file__).parent
 MARK = re.compile(r"(<!-- ([a-z-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
@@ -47,13 +60,74 @@ def facts(folder: Path) -> str:
     )
 
 
+def join_survey(name: str, folder: Path, earlier: Path) -> None:
+    """The folder's survey with the rows that only an earlier CSV has; where both do, the folder's.
+
+    Numbers are those that a table shows. What follows from several rows is made anew.
+    """
+    about = json.loads((folder / "reproduction.json").read_text(encoding="utf-8"))
+    [survey] = plan_survey(name, PROFILES[about["profile"]], [], Part())
+    assert isinstance(survey, Survey)
+    rows = read_rows(earlier) | read_rows(folder / f"{name}.csv")
+    found = [
+        finding(row, rows[key])
+        for row in survey.every
+        if (key := (row.section, row.contender.label, f"{row.start}")) in rows
+    ]
+    text = (folder / f"{name}.md").read_text(encoding="utf-8")
+    asked = next(line for line in text.splitlines() if line.startswith(f"{about['model']}, "))
+    result_of(survey, found, asked).write(folder)
+    write_figure(found, folder / name)
+
+
+def read_rows(path: Path) -> dict[tuple[str, str, str], dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return {(row["section"], row["policy"], row["L_init"]): row for row in csv.DictReader(file)}
+
+
+def finding(row: SurveyRow, cells: Mapping[str, str]) -> Finding:
+    """A row of the CSV, read back."""
+    n, _, repeats = cells["n"].partition("×")
+    answers = int(n) * int(repeats or 1)
+    accuracy = estimate(cells["Acc %"], 100)
+    summary = TaskSummary(
+        ALL,
+        int(n),
+        int(repeats or 1),
+        Estimate(round(accuracy.mean * answers) / answers, accuracy.error),  # as it was counted
+        {
+            "positions_evaluated": estimate(cells["positions"]),
+            "n_token": estimate(cells["N_token"]),
+            "nfe": estimate(cells["NFE"]),
+            "adjustments": estimate(cells["edits"]),
+        },
+        estimate(cells["E_ratio %"], 100),
+        seconds=0.0,
+    )
+    return Finding(row, summary, early=float(cells["ended early %"]) / 100)
+
+
+def estimate(cell: str, scale: int = 1) -> Estimate:
+    mean, _, error = cell.partition(" ± ")
+    return Estimate(float(mean) / scale, float(error) / scale if error else None)
+
+
 def main(folder: Path, docs: Path = DOCS) -> None:
-    page = docs / "results.md"
-    page.write_text(fill(page.read_text(encoding="utf-8"), folder), encoding="utf-8")
-    (docs / "results").mkdir(exist_ok=True)
-    for pattern in ("*.png", "*.svg", "*.csv"):
-        for file in sorted(folder.glob(pattern)):
-            shutil.copy(file, docs / "results")
+    kept = docs / "results"
+    kept.mkdir(exist_ok=True)
+    with TemporaryDirectory() as made:
+        whole = Path(made)
+        for pattern in ("*.json", "*.md", "*.png", "*.svg", "*.csv"):
+            for file in sorted(folder.glob(pattern)):
+                shutil.copy(file, whole)
+        for name in SURVEYS:
+            if (whole / f"{name}.csv").exists() and (kept / f"{name}.csv").exists():
+                join_survey(name, whole, kept / f"{name}.csv")
+        page = docs / "results.md"
+        page.write_text(fill(page.read_text(encoding="utf-8"), whole), encoding="utf-8")
+        for pattern in ("*.png", "*.svg", "*.csv"):
+            for file in sorted(whole.glob(pattern)):
+                shutil.copy(file, kept)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Curves say what the traces say; the results page takes tables and keeps its own text."""
 
+import csv
 import json
 import runpy
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from rho_eos.reproduce.curves import over_progress, over_steps
+from rho_eos.reproduce.survey_table import COLUMNS
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results.py"
 
@@ -53,6 +55,54 @@ def test_the_results_page_is_filled_and_its_own_text_kept(tmp_path: Path) -> Non
     assert "<!-- lengths -->\nkept\n<!-- /lengths -->" in page.read_text()
     assert "old" not in text and "# Main results" not in text
     assert (docs / "results" / "e-ratio.png").read_bytes() == b"picture"
+
+
+def survey_csv(path: Path, rows: dict[tuple[str, int], tuple[float, int]]) -> None:
+    """Rows of `lengths` at τ 0.9 without cache: policy and L_init to accuracy and positions."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for (policy, start), (accuracy, positions) in rows.items():
+            row = ["τ 0.9, exact", policy, start, 800, f"{accuracy} ± 0.5", "?", "50.0 ± 0.5", 99.0]
+            writer.writerow([*row, 8.0, f"{positions} ± 9", "?", 1.5, 0.1])
+
+
+def test_a_survey_run_in_parts_is_joined(tmp_path: Path) -> None:
+    """Rows of an earlier run stay, newer ones replace them, and what follows is made of all."""
+    docs, folder = tmp_path / "docs", tmp_path / "part"
+    (docs / "results").mkdir(parents=True)
+    folder.mkdir()
+    starts = (16, 64, 256, 512)
+    survey_csv(
+        docs / "results" / "lengths.csv",
+        {("fixed", 512): (97.1, 4000)}
+        | {("ρ-EOS Asym", start): (97.2, 2000 + start) for start in starts}
+        | {("Scout", start): (80.0, 9999) for start in starts},
+    )
+    survey_csv(
+        folder / "lengths.csv",
+        {("Blocks until EOS", start): (90.0, 1000) for start in starts}
+        | {("Scout", start): (97.0, 1500) for start in starts},
+    )
+    asked = "tiny, the first 200 samples of a task: tiny-gsm."
+    (folder / "lengths.md").write_text(f"# Every way\n\n{asked}\n", encoding="utf-8")
+    about = {"model": "tiny", "profile": "tiny"}
+    (folder / "reproduction.json").write_text(json.dumps(about))
+    (docs / "results.md").write_text("<!-- lengths -->\nold\n<!-- /lengths -->\n")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    runpy.run_path(str(RESULTS))["main"](folder, docs)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    with (docs / "results" / "lengths.csv").open(encoding="utf-8", newline="") as file:
+        rows = {(row["policy"], row["L_init"]): row for row in csv.DictReader(file)}
+    assert len(rows) == 13
+    assert rows["Scout", "64"]["Acc %"].startswith("97.0")
+    assert rows["ρ-EOS Asym", "64"]["Δ fixed"] == "+0.1"
+    assert rows["Scout", "64"]["of Asym %"] == f"{100 * 1500 / 2064:.0f}"
+    page = (docs / "results.md").read_text(encoding="utf-8")
+    assert asked in page and "old" not in page
+    assert "Deceived (at least 5 points behind it, p < 0.05): Blocks until EOS from 16" in page
+    assert page.count("**Use Scout.**") == 1
+    assert (docs / "results" / "lengths.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_every_table_has_a_place_on_the_results_page() -> None:

@@ -31,13 +31,14 @@ def _e_ratio(found: Finding) -> Estimate:
     return found.summary.e_ratio
 
 
-def write_survey_figure(study: Study, survey: Survey) -> Path:
+def write_survey_figure(study: Study, survey: Survey) -> None:
     """PNG and SVG, named as the survey's table is."""
-    found = findings(study, survey)
-    stem = study.folder / survey.name
+    write_figure(findings(study, survey), study.folder / survey.name)
+
+
+def write_figure(found: Sequence[Finding], stem: Path) -> None:
     with matplotlib.rc_context(style.STYLE):
         style.save(draw(found), stem)
-    return stem
 
 
 def draw(found: Sequence[Finding]) -> Any:

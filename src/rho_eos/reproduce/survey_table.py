@@ -1,12 +1,13 @@
 """What a survey shows: all tasks as one, a row for each policy from each initial length."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 
-from rho_eos.evals.runs.compare import Change, compare
+from rho_eos.evals.runs.compare import compare
 from rho_eos.evals.runs.report import NONE, TaskSummary, per_sample, shown, summarise
 from rho_eos.evals.runs.run_folder import Line
 from rho_eos.evals.runs.table import Table
@@ -39,8 +40,9 @@ class Finding:
     """A finished row of a survey: its answers of all tasks, as one."""
 
     row: SurveyRow
-    lines: Sequence[Line]
     summary: TaskSummary
+    early: float  # the share of answers that ended before they were complete
+    lines: Sequence[Line] = ()  # the answers themselves, where they are at hand
 
     @property
     def name(self) -> str:
@@ -57,11 +59,6 @@ class Finding:
     @property
     def positions(self) -> float:
         return self.summary.costs["positions_evaluated"].mean
-
-    @property
-    def early(self) -> float:
-        """The share of answers that ended before they were complete."""
-        return float(np.mean(list(per_sample(self.lines, "early").values())))
 
 
 def ended_early(line: Line) -> bool:
@@ -88,13 +85,19 @@ def _finding(study: Study, row: Row, tasks: Sequence[str]) -> Finding | None:
         line | {"task": ALL, "early": ended_early(line)} for cell in cells for line in cell.lines()
     ]
     [summary] = summarise(lines)
-    return Finding(row, lines, summary)
+    early = float(np.mean(list(per_sample(lines, "early").values())))
+    return Finding(row, summary, early, lines)
 
 
 def survey_of(study: Study, survey: Survey) -> Result:
-    found = findings(study, survey)
+    asked = f"{study.config.model}, {samples_note(study)}: {', '.join(survey.tasks)}."
+    return result_of(survey, findings(study, survey), asked)
+
+
+def result_of(survey: Survey, found: Sequence[Finding], asked: str) -> Result:
+    """The table and what it says; `asked` are the words for whom and what was asked."""
     rows: list[list[str]] = []
-    notes = [f"{study.config.model}, {samples_note(study)}: {', '.join(survey.tasks)}.", EXPLAINED]
+    notes = [asked, EXPLAINED]
     for section, members in groupby(found, key=lambda finding: finding.row.section):
         of_section = list(members)
         best = best_fixed(of_section)
@@ -220,10 +223,16 @@ def _deceived(by_policy: Mapping[str, Sequence[Finding]], best: Finding) -> dict
     found: dict[str, list[str]] = {}
     for label, members in by_policy.items():
         for each in members:
-            if best.accuracy - each.accuracy >= DECEIVED and _accuracy(each, best).p < SURE:
+            if best.accuracy - each.accuracy >= DECEIVED and _chance(each, best) < SURE:
                 found.setdefault(label, []).append(f"{each.row.start}")
     return found
 
 
-def _accuracy(finding: Finding, rival: Finding) -> Change:
-    return next(each for each in compare(finding.lines, rival.lines) if each.metric == "Acc")
+def _chance(finding: Finding, rival: Finding) -> float:
+    """p that both are right equally often: of the same answers, or else of two independent rows."""
+    if finding.lines and rival.lines:
+        changes = compare(finding.lines, rival.lines)
+        return next(each.p for each in changes if each.metric == "Acc")
+    one, other = finding.summary.accuracy, rival.summary.accuracy
+    error = math.hypot(one.error or 0.0, other.error or 0.0)
+    return math.erfc(abs(one.mean - other.mean) / (error * math.sqrt(2))) if error else 1.0
