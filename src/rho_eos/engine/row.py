@@ -1,19 +1,18 @@
 """One request in flight: its canvas, its policy, and what it has cost so far."""
 
-import math
 import time
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from rho_eos.decoding.edits import Append, Edit, EditError, apply_edits, runs
+from rho_eos.decoding.edits import Edit, EditError, apply_edits
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Keeps, Policy, Positions, Prediction, Step, View, no_tokens
 from rho_eos.decoding.registry import find_policy
-from rho_eos.decoding.signal import density
 from rho_eos.engine.batch import RowInput
 from rho_eos.engine.commits import Commits
 from rho_eos.engine.logprobs import Logprobs
+from rho_eos.engine.record import Done
 from rho_eos.engine.request import Handle, as_array
 from rho_eos.engine.window import Window
 from rho_eos.outputs import FinishReason, StepRecord, TokenLogprob, Usage
@@ -189,7 +188,8 @@ class Row:
             if hid:  # what is kept of this forward is not of the text that stands there
                 self.window.stale, self.computed = True, None
         self._view = None
-        record = self._record(view, prediction, step, edits, moved, refresh, *costs)
+        done = Done(view, prediction, step, edits, moved, self.canvas, refresh, *costs)
+        record = done.record(self.special)
         if self.params.trace:
             self.trace.append(record)
         return record
@@ -392,52 +392,6 @@ class Row:
         if keeps is Keeps.ALL or committed[0] < self.masked.min(initial=len(self.canvas)):
             raise EditError(f"policy {self.params.policy} may not change a committed token")
 
-    def _record(
-        self,
-        view: View,
-        prediction: Prediction,
-        step: Step,
-        edits: tuple[Edit, ...],
-        moved: np.ndarray | None,
-        refresh: bool,
-        computed: int,
-        exact: int,
-    ) -> StepRecord:
-        chosen = prediction.at(step.commit)
-        committed = zip(
-            chosen.positions.tolist(),
-            chosen.token.tolist(),
-            chosen.confidence.tolist(),
-            strict=True,
-        )
-        return StepRecord(
-            step=view.step,
-            length=view.length,
-            masks=int(np.count_nonzero(view.canvas == self.special.mask)),
-            rho=density(view, prediction, self.special.eos) if refresh else None,
-            signal=_number(step.signal),
-            action=_name(edits),
-            change=len(self.canvas) - view.length,
-            computed=computed,
-            exact=exact,
-            refresh=refresh,
-            committed=tuple(committed),
-            moved=None if moved is None else tuple(runs(moved)),
-            written=() if moved is None else self._written(view, step, chosen, moved),
-        )
-
-    def _written(
-        self, view: View, step: Step, chosen: Prediction, moved: np.ndarray
-    ) -> tuple[tuple[int, int | None], ...]:
-        """What edits put on the canvas beyond new MASKs."""
-        before = view.canvas.copy()
-        before[step.commit] = chosen.token
-        expected = np.where(moved < 0, self.special.mask, before[moved] if len(before) else moved)
-        return tuple(
-            (int(at), None if self.canvas[at] == self.special.mask else int(self.canvas[at]))
-            for at in np.flatnonzero(self.canvas != expected)
-        )
-
 
 def _followed(gaps: np.ndarray, moved: np.ndarray) -> np.ndarray:
     """The gap of each new position: that of the position it stands before, or else behind."""
@@ -452,16 +406,3 @@ def _followed(gaps: np.ndarray, moved: np.ndarray) -> np.ndarray:
     if np.any(new == unknown):
         raise EditError("there is no gap between these two given texts")
     return new
-
-
-def _number(signal: float | None) -> float | None:
-    """Other people's policies may give any number; JSON has neither NaN nor infinity."""
-    return float(signal) if signal is not None and math.isfinite(signal) else None
-
-
-def _name(edits: tuple[Edit, ...]) -> str:
-    """The first edit in a word."""
-    if not edits:
-        return "hold"
-    closes = isinstance(edits[0], Append) and edits[0].token is not None
-    return "close" if closes else edits[0].verb
