@@ -97,6 +97,8 @@ class Scout(Policy):
 
     @classmethod
     def explain(cls, params: ScoutParams, record: StepRecord) -> str:  # noqa: ARG003
+        if record.change > 0 and record.masks == record.length and not record.committed:
+            return f"Nothing is written before the length is read: {record.change} more MASKs."
         if record.change > 0 and not record.committed:
             return f"To see where the text really ends, the canvas grows by {record.change}."
         if record.change > 0:
