@@ -118,7 +118,8 @@ def test_an_early_end_that_a_long_canvas_shows_too_is_believed() -> None:
 
 def test_with_the_cache_there_is_room_for_all_of_the_text() -> None:
     """To make room takes a refresh, and to have it costs little."""
-    assert DecodeParams(policy="scout", cache="window").model_dump()["ahead"] == 256
+    cached = DecodeParams(policy="scout", cache="window").model_dump()
+    assert (cached["ahead"], cached["margin"]) == (256, 16)
     assert DecodeParams(policy="scout", cache="window", ahead=8).model_dump()["ahead"] == 8
     output = decode(compresses(), policy="scout", ahead=256)
     assert output.text == FULL

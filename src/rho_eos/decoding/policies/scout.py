@@ -20,7 +20,7 @@ from rho_eos.tokens import SpecialTokens
 
 SPARE = 8  # MASKs beyond `ahead` that are appended with it, and that may stay
 LEAST_DROPPED = 8
-CACHED = 256  # `ahead` with the cache
+CACHED = {"ahead": 256, "margin": 16}  # with the cache, where room is cheap and edits are rare
 CLEAR = 0.75  # an end within this share of half a look needs no longer canvas to be believed
 ROOMY = 32  # MASKs behind the end where a short canvas is not to be trusted
 DOUBTFUL = 16  # an end that comes so much sooner than expected may be a compressed answer's
@@ -34,9 +34,15 @@ class ScoutParams(CommitParams):
         le=LONGEST,
     )
     ahead: int = setting(
-        32, f"MASKs to keep open ahead of the text; {CACHED} with the cache", ge=1, le=LONGEST
+        *(32, f"MASKs to keep open ahead of the text; {CACHED['ahead']} with the cache"),
+        ge=1,
+        le=LONGEST,
     )
-    margin: int = setting(8, "MASKs to keep behind the end of the text", ge=0, le=LONGEST)
+    margin: int = setting(
+        *(8, f"MASKs to keep behind the end of the text; {CACHED['margin']} with the cache"),
+        ge=0,
+        le=LONGEST,
+    )
     trust: float = setting(
         0.9,
         "write on a short canvas where a long one confirms this share of what it foretells; "
@@ -48,7 +54,7 @@ class ScoutParams(CommitParams):
     @classmethod
     def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """With the cache, room costs something in refreshes only, and to make it takes one."""
-        cached = {"ahead": CACHED} if given.get("cache") == "window" else {}
+        cached = CACHED if given.get("cache") == "window" else {}
         return {**cached, **super()._defaults(given)}
 
     @property
