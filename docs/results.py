@@ -60,22 +60,25 @@ def facts(folder: Path) -> str:
     )
 
 
-def join_survey(name: str, folder: Path, earlier: Path) -> None:
+def join_survey(name: str, folder: Path, page: str, earlier: Path) -> None:
     """The folder's survey with the rows that only an earlier CSV has; where both do, the folder's.
 
     Numbers are those that a table shows. What follows from several rows is made anew.
     """
+    before, now = read_rows(earlier), read_rows(folder / f"{name}.csv")
+    if before.keys() <= now.keys():
+        return
     about = json.loads((folder / "reproduction.json").read_text(encoding="utf-8"))
-    [survey] = plan_survey(name, PROFILES[about["profile"]], [], Part())
-    assert isinstance(survey, Survey)
-    rows = read_rows(earlier) | read_rows(folder / f"{name}.csv")
-    found = [
-        finding(row, rows[key])
-        for row in survey.every
-        if (key := (row.section, row.contender.label, f"{row.start}")) in rows
-    ]
     text = (folder / f"{name}.md").read_text(encoding="utf-8")
     asked = next(line for line in text.splitlines() if line.startswith(f"{about['model']}, "))
+    if asked not in page.splitlines() or len({row["n"] for row in (before | now).values()}) > 1:
+        sys.exit(f"{folder}: {name} of this page was not asked the same: {asked}")
+    [survey] = plan_survey(name, PROFILES[about["profile"]], [], Part())
+    assert isinstance(survey, Survey)
+    keys = {(row.section, row.contender.label, f"{row.start}"): row for row in survey.every}
+    if unknown := (before | now).keys() - keys.keys():
+        sys.exit(f"{folder}: {name} has rows that are not in its plan: {sorted(unknown)}")
+    found = [finding(row, (before | now)[key]) for key, row in keys.items() if key in before | now]
     result_of(survey, found, asked).write(folder)
     write_figure(found, folder / name)
 
@@ -120,11 +123,12 @@ def main(folder: Path, docs: Path = DOCS) -> None:
         for pattern in ("*.json", "*.md", "*.png", "*.svg", "*.csv"):
             for file in sorted(folder.glob(pattern)):
                 shutil.copy(file, whole)
+        page = docs / "results.md"
+        text = page.read_text(encoding="utf-8")
         for name in SURVEYS:
             if (whole / f"{name}.csv").exists() and (kept / f"{name}.csv").exists():
-                join_survey(name, whole, kept / f"{name}.csv")
-        page = docs / "results.md"
-        page.write_text(fill(page.read_text(encoding="utf-8"), whole), encoding="utf-8")
+                join_survey(name, whole, text, kept / f"{name}.csv")
+        page.write_text(fill(text, whole), encoding="utf-8")
         for pattern in ("*.png", "*.svg", "*.csv"):
             for file in sorted(whole.glob(pattern)):
                 shutil.copy(file, kept)

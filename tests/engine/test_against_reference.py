@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,12 @@ def test_the_models_exercise_every_move() -> None:
     assert "contract" in actions("landing from a long canvas")
     assert {"hold", "expand", "contract"} <= actions("scout")
     assert {"hold", "expand", "contract"} <= actions("scout that doubts")
+    assert any(
+        first.committed and not second.committed
+        for name in MODELS
+        for output in of_policy("scout that doubts", runs(name)[0])
+        for first, second in pairwise(output.trace)
+    ), "no end was doubted"
     assert {"hold", "expand"} <= actions("blocks")
     assert {"hold", "expand", "close"} <= actions("DAEDAL")
     assert {"hold", "close", "insert"} <= actions("DAEDAL, inserting to its limit")

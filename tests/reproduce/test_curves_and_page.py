@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from rho_eos.reproduce.curves import over_progress, over_steps
 from rho_eos.reproduce.survey_table import COLUMNS
@@ -88,7 +89,7 @@ def test_a_survey_run_in_parts_is_joined(tmp_path: Path) -> None:
     (folder / "lengths.md").write_text(f"# Every way\n\n{asked}\n", encoding="utf-8")
     about = {"model": "tiny", "profile": "tiny"}
     (folder / "reproduction.json").write_text(json.dumps(about))
-    (docs / "results.md").write_text("<!-- lengths -->\nold\n<!-- /lengths -->\n")
+    (docs / "results.md").write_text(f"<!-- lengths -->\nold\n{asked}\n<!-- /lengths -->\n")
     before = {path: path.read_bytes() for path in folder.iterdir()}
     runpy.run_path(str(RESULTS))["main"](folder, docs)
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
@@ -103,6 +104,13 @@ def test_a_survey_run_in_parts_is_joined(tmp_path: Path) -> None:
     assert "Deceived (at least 5 points behind it, p < 0.05): Blocks until EOS from 16" in page
     assert page.count("**Use Scout.**") == 1
     assert (docs / "results" / "lengths.png").read_bytes().startswith(b"\x89PNG")
+    # Rows of another model, or of fewer samples, do not belong in one table.
+    other = asked.replace("tiny,", "terse,")
+    (folder / "lengths.md").write_text(f"# Every way\n\n{other}\n", encoding="utf-8")
+    (folder / "reproduction.json").write_text(json.dumps(about | {"model": "terse"}))
+    with pytest.raises(SystemExit, match="not asked the same: terse, the first 200"):
+        runpy.run_path(str(RESULTS))["main"](folder, docs)
+    assert (docs / "results.md").read_text(encoding="utf-8") == page
 
 
 def test_every_table_has_a_place_on_the_results_page() -> None:

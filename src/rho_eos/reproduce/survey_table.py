@@ -235,4 +235,6 @@ def _chance(finding: Finding, rival: Finding) -> float:
         return next(each.p for each in changes if each.metric == "Acc")
     one, other = finding.summary.accuracy, rival.summary.accuracy
     error = math.hypot(one.error or 0.0, other.error or 0.0)
-    return math.erfc(abs(one.mean - other.mean) / (error * math.sqrt(2))) if error else 1.0
+    if not error:
+        return float(one.mean == other.mean)
+    return math.erfc(abs(one.mean - other.mean) / (error * math.sqrt(2)))

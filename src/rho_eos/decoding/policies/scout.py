@@ -29,7 +29,7 @@ DOUBTFUL = 16  # an end that comes so much sooner than expected may be a compres
 class ScoutParams(CommitParams):
     look: int = setting(
         512,
-        "canvas on which the length is read where half of it does not show it",
+        "longest canvas that the length is read on; half of it is tried first",
         ge=1,
         le=LONGEST,
     )
@@ -45,8 +45,8 @@ class ScoutParams(CommitParams):
     )
     trust: float = setting(
         0.9,
-        "write on a short canvas where a long one confirms this share of what it foretells; "
-        "0: always, without trying",
+        "write on a short canvas where a long one confirms this share of what it foretells, "
+        "else keep room for all of the text; 0: trust it without trying",
         ge=0,
         le=1,
     )
@@ -183,4 +183,5 @@ class Scout(Policy):
 def confirmed(foretold: Prediction, prediction: Prediction) -> float:
     """The share of what was foretold that another canvas foretells too, weighed by confidence."""
     same = prediction.at(foretold.positions).token == foretold.token
-    return float(foretold.confidence[same].sum() / foretold.confidence.sum())
+    whole = foretold.confidence.sum()
+    return float(foretold.confidence[same].sum() / whole) if whole else 0.0
