@@ -74,3 +74,20 @@ def test_terse_compresses_on_a_short_canvas(task: str) -> None:
     assert count_right(task, cut) <= len(cut) / 2
     ended = sum(output.usage.e_token < 32 for _, output in cut)
     assert ended >= len(cut) / 2
+
+
+@pytest.mark.parametrize("cache", ["none", "window"])
+def test_scout_is_not_deceived_by_terse(cache: str) -> None:
+    """As often right as with room for everything, from a start where rho-EOS mostly is not."""
+    policies = ({"policy": "scout"}, {"preset": "asym"})
+    scout, asym = (
+        asked("terse", "tiny-gsm", DecodeParams(initial_length=16, cache=cache, **how))
+        for how in policies
+    )
+    assert count_right("tiny-gsm", scout) >= 18
+    assert count_right("tiny-gsm", asym) <= 10
+    spent = sum(output.usage.positions_evaluated for _, output in scout)
+    roomy = DecodeParams(policy="fixed", initial_length=512, cache=cache)
+    assert spent < 0.8 * sum(
+        output.usage.positions_evaluated for _, output in asked("terse", "tiny-gsm", roomy)
+    )
