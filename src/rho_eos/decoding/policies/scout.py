@@ -34,12 +34,14 @@ class ScoutParams(CommitParams):
         le=LONGEST,
     )
     ahead: int = setting(
-        *(32, f"MASKs to keep open ahead of the text; {CACHED['ahead']} with the cache"),
+        32,
+        f"MASKs to keep open ahead of the text; {CACHED['ahead']} with the cache",
         ge=1,
         le=LONGEST,
     )
     margin: int = setting(
-        *(8, f"MASKs to keep behind the end of the text; {CACHED['margin']} with the cache"),
+        8,
+        f"MASKs to keep behind the end of the text; {CACHED['margin']} with the cache",
         ge=0,
         le=LONGEST,
     )
