@@ -6,6 +6,9 @@
 A length policy cannot drop the prompt, nor the canvas up to the furthest token of the text that
 stands or is about to be committed. Summed over the steps that a policy made, that is the least
 that the same commits could have cost with a policy that knows the future.
+
+`scout` also saves forwards by committing the first of several MASKs that are about equally sure
+(`tie`). What that alone does is seen where it is off, and where Sym does it as well.
 """
 
 import argparse
@@ -23,6 +26,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "Asym from 64": {"preset": "asym", "initial_length": 64},
     "frontier from 64": {"policy": "frontier", "initial_length": 64},
     "scout": {"policy": "scout"},
+    "scout, tie 0": {"policy": "scout", "tie": 0.0},
+    "Sym from 256, tie 0.05": {"preset": "sym", "initial_length": 256, "tie": 0.05},
 }
 
 

@@ -26,10 +26,10 @@ QUANTILES = (0, 0.1, 0.5, 0.9, 1)
 class Watched(Scout):
     name = "watched-scout"
 
-    def _believe(self, view: View, prediction: Prediction, end: int | None) -> None:
-        if self.foretold is not None:
+    def _look(self, view: View, prediction: Prediction, end: int | None) -> None:
+        if self.foretold is not None and not self.wide:
             SHARES.append(confirmed(self.foretold, prediction))
-        super()._believe(view, prediction, end)
+        super()._look(view, prediction, end)
 
 
 def main() -> None:

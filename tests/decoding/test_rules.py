@@ -132,6 +132,13 @@ def test_among_equals_the_leftmost_is_committed() -> None:
     assert most_confident(seen, 3).tolist() == [3, 5, 8]
 
 
+@pytest.mark.parametrize(("tie", "first"), [(0.0, 8), (0.05, 5), (0.25, 3), (1.0, 2)])
+def test_those_about_as_sure_as_the_surest_tie_with_it(tie: float, first: int) -> None:
+    seen = prediction([2, 3, 5, 8], [WORD] * 4, [0.1, 0.5, 0.625, 0.65625])
+    assert above_threshold(seen, 0.9, tie).tolist() == [first]
+    assert above_threshold(seen, 0.6, tie).tolist() == [5, 8]  # no tie where some are sure
+
+
 @pytest.mark.parametrize(
     ("length", "steps", "block", "expected"),
     [

@@ -44,7 +44,26 @@ POLICIES = {
     "landing from a long canvas": DecodeParams(
         policy="landing", **(LIMITS | {"initial_length": 120, "max_new_tokens": 160})
     ),
-    "scout": DecodeParams(policy="scout", look=40, ahead=8, **(LIMITS | {"max_new_tokens": 80})),
+    # Room and margin are given: with the cache they have other defaults.
+    "scout": DecodeParams(
+        policy="scout", look=40, ahead=0, margin=8, **(LIMITS | {"max_new_tokens": 80})
+    ),
+    "scout that looks twice": DecodeParams(
+        policy="scout",
+        look=80,
+        ahead=8,
+        margin=4,
+        tie=0.3,
+        trust=1.0,
+        **(LIMITS | {"max_new_tokens": 120}),
+    ),
+    "scout without blocks": DecodeParams(
+        policy="scout",
+        look=80,
+        ahead=0,
+        margin=8,
+        **(LIMITS | {"block_length": None, "max_new_tokens": 120}),
+    ),
     "scout that trusts": DecodeParams(
         policy="scout", look=40, ahead=8, trust=0, **(LIMITS | {"max_new_tokens": 80})
     ),
@@ -59,6 +78,7 @@ POLICIES = {
     "blocks": DecodeParams(
         policy="blocks", **(LIMITS | {"block_length": None, "initial_length": 3})
     ),
+    "ρ-EOS with ties": DecodeParams(tie=0.2, threshold=0.99, **LIMITS),
     "ρ-EOS that spares content": DecodeParams(
         rho_low=0.2, rho_high=0.4, spare_content=True, **LIMITS
     ),

@@ -33,6 +33,7 @@ def rule_of(params: DecodeParams, early_stop: bool | None = None, expand: int = 
         cap=own.get("expansion_cap", 8),
         horizon=own.get("horizon", 0),
         spare_content=own.get("spare_content", False),
+        tie=own.get("tie", 0.0),
         look=own.get("look", 0),
         ahead=own.get("ahead", 0),
         margin=own.get("margin", 0),

@@ -19,6 +19,7 @@ from tests.reference.decoder import (
     Result,
     Rule,
     candidates,
+    chosen,
     exact,
     expansion,
     text_is_complete,
@@ -141,8 +142,7 @@ def window_decode(
             refresh, commits, steps, touched = False, 0, 0, [False] * len(canvas)
         before = list(canvas)
         now = [at for at in candidates(canvas, rule, ids) if at in guesses]
-        sure = [at for at in now if guesses[at].confidence > rule.threshold]
-        sure = sure or [max(now, key=lambda at: guesses[at].confidence)]
+        sure = chosen(now, guesses, rule)
         ends = {*canvas, *(guesses[at].token for at in sure)} & set(ids.ends)
         if not full and sure == masked and not ends:
             sure, refresh = [], True
@@ -241,8 +241,7 @@ def dual_cache_decode(
             result.positions_evaluated += len(compute)
             result.refreshes += len(compute) == len(tokens)
             now = [at for at in members if canvas[at] == ids.mask]
-            sure = [at for at in now if guesses[at].confidence > rule.threshold]
-            for at in sure or [max(now, key=lambda at: guesses[at].confidence)]:
+            for at in chosen(now, guesses, rule):
                 canvas[at] = guesses[at].token
             compute = [start + at for at in members]
         if rule.early_stop and text_is_complete(canvas, ids):

@@ -45,8 +45,9 @@ class Rule:
     cap: int = 8
     horizon: int = 64
     spare_content: bool = False
+    tie: float = 0.0
     look: int = 512  # scout's four numbers
-    ahead: int = 32
+    ahead: int = 0
     margin: int = 8
     trust: float = 0.9
     early_stop: bool = False
@@ -383,10 +384,11 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
     end that comes much sooner is doubted once, and believed only if a long canvas shows it too."""
     longest = max(rule.look, rule.initial_length)
     half = -(-longest // 2)
+    block = rule.block or 32
     del canvas[:]
-    canvas += [ids.mask] * min(rule.ahead + 8 if rule.trust else half, half, rule.max_length)
+    canvas += [ids.mask] * min(block + rule.ahead if rule.trust else half, half, rule.max_length)
     foretold: list[Guess] = []
-    goal, expected, doubted, wide = half, -1, None, False
+    goal, expected, doubted, wide, trusted = half, -1, None, False, rule.trust == 0
     while ids.mask in canvas:
         guesses = yield
         open_ = [at for at, token in enumerate(canvas) if token == ids.mask]
@@ -395,35 +397,37 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
         while end > 0 and shown[end - 1] == ids.eos:
             end -= 1
         in_sight = end < len(canvas)
+        ended = any(token in ids.ends for token in canvas)
         behind = max(rule.margin, 32) if wide else rule.margin
         if expected < 0:
-            if len(canvas) >= goal and (not in_sight or 4 * end > 3 * len(canvas)):
+            if foretold and not wide:
+                pairs = [
+                    (old.confidence, old.token == shown[at]) for at, old in enumerate(foretold)
+                ]
+                held = sum(sure for sure, same in pairs if same) / sum(sure for sure, _ in pairs)
+                trusted, wide = held >= rule.trust, held < rule.trust
+                behind = max(rule.margin, 32) if wide else rule.margin
+            foretold = foretold or [guesses[at] for at in open_]
+            unclear = not in_sight or 4 * end > 3 * len(canvas)
+            if len(canvas) >= goal and unclear and not trusted:
                 goal = longest
-        elif in_sight and doubted is None and len(canvas) < expected and end <= expected - 16:
-            doubted, goal = end, expected + behind
+        elif doubted is None and in_sight and not ended and end <= expected - 16:
+            doubted, goal = (end, expected + behind) if len(canvas) < expected else (None, 0)
         if len(canvas) < min(goal, rule.max_length):
-            if expected < 0 and not foretold:
-                foretold = [guesses[at] for at in open_]
             canvas += [ids.mask] * (min(goal, rule.max_length) - len(canvas))
             continue
-        if foretold:
-            pairs = [(old.confidence, old.token == shown[at]) for at, old in enumerate(foretold)]
-            held = sum(sure for sure, same in pairs if same) / sum(sure for sure, _ in pairs)
-            wide = held < rule.trust
-            foretold = []
         if goal > 0 and doubted is not None and (not in_sight or end >= doubted + 16):
             wide = True
+            behind = max(rule.margin, 32)
         goal = 0
-        behind = max(rule.margin, 32) if wide else rule.margin
         expected = end if in_sight else max(expected, len(canvas))
         commit_confident(canvas, guesses, rule, ids)
         first = canvas.index(ids.mask) if ids.mask in canvas else len(canvas)
-        least = first + rule.ahead
-        most = least + 8
+        most = first + 32 if rule.block is None else (first // block + 1) * block
+        most += rule.ahead
         if wide:
-            least = max(least, expected + behind)
             most = max(most, expected + behind)
-        if not in_sight and len(canvas) < least:
+        if not in_sight and len(canvas) < most:
             if not any(token in ids.ends for token in canvas):
                 canvas += [ids.mask] * (min(most, rule.max_length) - len(canvas))
             continue
@@ -522,11 +526,16 @@ def candidates(canvas: list[int], rule: Rule, ids: Ids) -> list[int]:
 
 
 def commit_confident(canvas: list[int], guesses: list[Guess], rule: Rule, ids: Ids) -> None:
-    """Every candidate above τ, or the single most confident one."""
-    now = candidates(canvas, rule, ids)
-    sure = [at for at in now if guesses[at].confidence > rule.threshold]
-    for at in sure or [max(now, key=lambda at: guesses[at].confidence)]:
+    """What the τ rule chooses among the candidates."""
+    for at in chosen(candidates(canvas, rule, ids), guesses, rule):
         canvas[at] = guesses[at].token
+
+
+def chosen(now: list[int], guesses: Sequence[Guess] | dict[int, Guess], rule: Rule) -> list[int]:
+    """Every candidate above τ, or the single most confident one; the first of those that tie."""
+    sure = [at for at in now if guesses[at].confidence > rule.threshold]
+    most = max(guesses[at].confidence for at in now)
+    return sure or [at for at in now if guesses[at].confidence >= most - rule.tie][:1]
 
 
 def signal(canvas: list[int], guesses: list[Guess], rule: Rule, ids: Ids) -> Fraction:

@@ -83,7 +83,7 @@ def test_every_policy_is_asked_the_same_from_every_length() -> None:
     [plan] = plan_survey("lengths", TINY, [], Part())
     assert isinstance(plan, Survey) and plan.rows == plan.every and len(plan.tasks) == 4
     by_section: dict[str, set[tuple[str, int]]] = {}
-    first_of_scout = {"none": 40, "window": 256}  # wherever it is told to start
+    first_of_scout = {"none": 32, "window": 256}  # wherever it is told to start
     for row in plan.every:
         own = row.params.model_dump()
         assert row.params.first_length == (

@@ -9,6 +9,11 @@ from rho_eos.decoding.policy import Positions, Prediction, View
 from rho_eos.settings import setting
 from rho_eos.tokens import SpecialTokens
 
+TIE = (
+    "where no MASK is more confident than τ, those within this of the most confident one tie with "
+    "it, and the first of them is committed"
+)
+
 
 class CommitParams(DecodeParams):
     """The parameters of the commit rule that most policies share."""
@@ -18,6 +23,7 @@ class CommitParams(DecodeParams):
         32, "commit within one block at a time; none: anywhere", ge=1, le=LONGEST
     )
     defer_eos: bool = setting(False, "commit EOS in a block only when nothing else is left in it")
+    tie: float = setting(0.0, TIE, ge=0, le=1)
 
 
 def first_open_block(masked: Positions, block_length: int | None) -> Positions:
@@ -40,10 +46,14 @@ def with_ends_last(candidates: Prediction, special: SpecialTokens) -> Prediction
     return dataclasses.replace(candidates, confidence=candidates.confidence - ends)
 
 
-def above_threshold(candidates: Prediction, threshold: float) -> Positions:
-    """The τ rule: every candidate more confident than τ, or else the single most confident one."""
-    chosen = candidates.positions[candidates.confidence > threshold]
-    return chosen if len(chosen) else most_confident(candidates, 1)
+def above_threshold(candidates: Prediction, threshold: float, tie: float = 0.0) -> Positions:
+    """The τ rule: every candidate more confident than τ, or else the single most confident one.
+
+    Among equals it is the leftmost, and a difference of up to `tie` counts as none.
+    """
+    confidence = candidates.confidence
+    chosen = candidates.positions[confidence > threshold]
+    return chosen if len(chosen) else candidates.positions[confidence >= confidence.max() - tie][:1]
 
 
 def most_confident(candidates: Prediction, count: int) -> Positions:
@@ -59,4 +69,4 @@ def commit_by_threshold(
     candidates = prediction.at(first_open_block(view.masked, params.block_length))
     if params.defer_eos:
         candidates = without_eos_if_possible(candidates, special)
-    return above_threshold(candidates, params.threshold)
+    return above_threshold(candidates, params.threshold, params.tie)

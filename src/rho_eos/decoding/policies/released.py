@@ -48,7 +48,9 @@ class Released(Policy):
         candidates = prediction.at(window)
         if params.defer_eos and len(window):
             candidates = without_eos_if_possible(candidates, self.special)
-        commit = above_threshold(candidates, params.threshold) if len(window) else window
+        commit = (
+            above_threshold(candidates, params.threshold, params.tie) if len(window) else window
+        )
         length, edits = self._edits(view, number)
         if len(commit) == len(window):
             self.window_start = self.window_end

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rho_eos.decoding.commit import CommitParams, commit_by_threshold
+from rho_eos.decoding.commit import TIE, CommitParams, commit_by_threshold
 from rho_eos.decoding.edits import Append, Edit, Trim
 from rho_eos.decoding.params import LONGEST
 from rho_eos.decoding.policies.frontier import end_in_sight
@@ -18,8 +18,8 @@ from rho_eos.outputs import StepRecord
 from rho_eos.settings import setting
 from rho_eos.tokens import SpecialTokens
 
-SPARE = 8  # MASKs beyond `ahead` that are appended with it, and that may stay
 LEAST_DROPPED = 8
+NEXT = 32  # without blocks, MASKs that are written next
 CACHED = {"ahead": 256, "margin": 16}  # with the cache, where room is cheap and edits are rare
 CLEAR = 0.75  # an end within this share of half a look needs no longer canvas to be believed
 ROOMY = 32  # MASKs behind the end where a short canvas is not to be trusted
@@ -34,9 +34,10 @@ class ScoutParams(CommitParams):
         le=LONGEST,
     )
     ahead: int = setting(
-        32,
-        f"MASKs to keep open ahead of the text; {CACHED['ahead']} with the cache",
-        ge=1,
+        0,
+        "MASKs to keep open behind the block that is being written; "
+        f"{CACHED['ahead']} with the cache",
+        ge=0,
         le=LONGEST,
     )
     margin: int = setting(
@@ -52,6 +53,7 @@ class ScoutParams(CommitParams):
         ge=0,
         le=1,
     )
+    tie: float = setting(0.05, TIE, ge=0, le=1)  # the room ahead moves with the first MASK
 
     @classmethod
     def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -71,12 +73,18 @@ class ScoutParams(CommitParams):
     @property
     def first_length(self) -> int:
         """As short as those that the text will be written on, if that is to be tried."""
-        short = self.ahead + SPARE if self.trust else self.half_look
+        short = self.room(0) if self.trust else self.half_look
         return max(self.min_new_tokens, min(short, self.half_look, self.max_new_tokens))
 
     @property
     def starts_anywhere(self) -> bool:
         return self.initial_length <= self.look
+
+    def room(self, first: int) -> int:
+        """How long a canvas the text needs next: the block of its first MASK, and `ahead`."""
+        if self.block_length is None:
+            return first + NEXT + self.ahead
+        return (first // self.block_length + 1) * self.block_length + self.ahead
 
 
 @register_policy
@@ -94,10 +102,11 @@ class Scout(Policy):
     def __init__(self, params: ScoutParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
         self.goal = params.half_look  # nothing is committed on a canvas shorter than this
-        self.foretold: Prediction | None = None  # by the first canvas, until the length is read
+        self.foretold: Prediction | None = None  # by the first canvas, until another is compared
+        self.trusted = not params.trust  # a short canvas does not change what the model writes
+        self.wide = False  # it does: there is room for all of the text
         self.expected: int | None = None  # where the text ended on the last canvas with room for it
         self.doubted: int | None = None  # the early end that was looked into, once
-        self.wide = False  # a short canvas is not to be trusted: there is room for all of the text
 
     @property
     def windows(self) -> bool:  # type: ignore[override]
@@ -121,38 +130,41 @@ class Scout(Policy):
     def step(self, view: View, prediction: Prediction) -> Step:
         rho = density(view, prediction, self.special.eos)
         end = end_in_sight(view, prediction, self.special.eos)
-        self._look(view, end)
+        self._look(view, prediction, end)
         missing = min(self.goal, self.params.max_new_tokens) - view.length
         if missing > 0:
-            if self.expected is None and self.foretold is None:
-                self.foretold = prediction
             return Step(no_tokens(), (Append(missing),), rho)
-        self._believe(view, prediction, end)
+        self._believe(view, end)
         commit = self.commit(view, prediction)
         return Step(commit, self._edits(view, prediction, commit, end), rho)
 
-    def _look(self, view: View, end: int | None) -> None:
+    def _look(self, view: View, prediction: Prediction, end: int | None) -> None:
         """On how long a canvas this step has to be."""
-        if self.expected is None:
-            clear = end is not None and end <= CLEAR * view.length
-            if view.length >= self.goal and not clear:
-                self.goal = self.params.longest_look
-        elif self.doubted is None and end is not None and self._is_early(view, end):
-            self.doubted, self.goal = end, self.expected + self._behind
+        if self.expected is not None:
+            if self.doubted is None and end is not None and self._is_early(view, end):
+                self.doubted, self.goal = end, self.expected + self._behind
+            return
+        if self.foretold is not None and not self.wide:
+            self.trusted = confirmed(self.foretold, prediction) >= self.params.trust
+            self.wide = not self.trusted
+        elif self.foretold is None:
+            self.foretold = prediction
+        clear = end is not None and end <= CLEAR * view.length
+        if view.length >= self.goal and not clear and not self.trusted:
+            self.goal = self.params.longest_look
 
     def _is_early(self, view: View, end: int) -> bool:
-        """Sooner than was expected, on a canvas without room for all of that."""
+        """Sooner than was expected, on a canvas without room for all of that; not yet written."""
         assert self.expected is not None
-        return view.length < self.expected and self.expected - end >= DOUBTFUL
+        open_ = not self.special.is_end(view.canvas).any()
+        return open_ and view.length < self.expected and self.expected - end >= DOUBTFUL
 
-    def _believe(self, view: View, prediction: Prediction, end: int | None) -> None:
+    def _believe(self, view: View, end: int | None) -> None:
         """What this canvas says counts: it is long enough, or agrees."""
-        if self.foretold is not None:
-            self.wide = confirmed(self.foretold, prediction) < self.params.trust
-            self.foretold = None
         if self.goal and self.doubted is not None:
             self.wide |= end is None or end - self.doubted >= DOUBTFUL
         self.expected = end if end is not None else max(self.expected or 0, view.length)
+        self.foretold = None
         self.goal = 0
 
     @property
@@ -163,22 +175,21 @@ class Scout(Policy):
         self, view: View, prediction: Prediction, commit: Positions, end: int | None
     ) -> tuple[Edit, ...]:
         assert self.expected is not None
-        params, length = self.params, view.length
+        length = view.length
         left = np.setdiff1d(view.masked, commit, assume_unique=True)
-        written = int(left[0]) if len(left) else length
-        ahead = written + params.ahead
-        whole = self.expected + self._behind if self.wide else 0
-        if end is None and length < max(ahead, whole):
+        needed = self.params.room(int(left[0]) if len(left) else length)
+        if self.wide:
+            needed = max(needed, self.expected + self._behind)
+        if end is None and length < needed:
             tokens = np.concatenate((view.canvas, prediction.at(commit).token))
-            room = params.max_new_tokens - length
+            room = self.params.max_new_tokens - length
             if room <= 0 or self.special.is_end(tokens).any():
                 return ()
-            return (Append(min(max(ahead + SPARE, whole) - length, room)),)
-        kept = max(ahead + SPARE, whole)
+            return (Append(min(needed - length, room)),)
         if end is not None:
-            kept = min(kept, end + self._behind)
-        spare = length - params.min_new_tokens
-        count = min(length - kept, trailing_masks(view, commit), spare)
+            needed = min(needed, end + self._behind)
+        spare = length - self.params.min_new_tokens
+        count = min(length - needed, trailing_masks(view, commit), spare)
         return (Trim(count),) if count >= LEAST_DROPPED else ()
 
 
