@@ -61,8 +61,8 @@ def refuse_unless_it_infills(policy: str, special: SpecialTokens) -> None:
     if not policies()[policy].infills:
         able = ", ".join(able_policies(special))
         raise UserError(
-            f"policy {policy} lets its canvas end where the text ends, so nothing can be given "
-            f"behind it; take one of {able}"
+            f"policy {policy} lets its canvas end where the text ends, so neither text behind it "
+            f"nor its length can be given; take one of {able}"
         )
 
 

@@ -93,7 +93,7 @@ class Preparer:
             )
         if not ids:
             raise UserError("nothing stands before the first gap; this model needs something there")
-        if behind or (layout is not None and -1 in layout.gaps):
+        if behind or (layout is not None and (-1 in layout.gaps or layout.sized)):
             refuse_unless_it_infills(params.policy, special)
         if params.stop and self.tokenizer is None:
             raise UserError("stop takes strings, but this model has no tokenizer")

@@ -54,6 +54,7 @@ def common(draw: st.DrawFn) -> dict[str, object]:
         "threshold": draw(st.sampled_from([0.5, 0.9, 1.0])),
         "early_stop": draw(st.booleans()),
         "defer_eos": draw(st.booleans()),
+        "tie": draw(st.sampled_from([0.0, 0.05, 1.0])),
         "min_new_tokens": draw(st.sampled_from([0, 0, 1])),
     }
 
@@ -99,7 +100,8 @@ def ours(draw: st.DrawFn) -> DecodeParams:
     policy = draw(st.sampled_from(["frontier", "landing", "blocks", "scout"]))
     more = {}
     if policy == "scout":
-        more = {name: draw(st.integers(1, 128)) for name in ("look", "ahead", "margin")}
+        more = {name: draw(st.integers(0, 128)) for name in ("ahead", "margin")}
+        more["look"] = draw(st.integers(1, 128))
         more["trust"] = draw(st.sampled_from([0.0, 0.5, 1.0]))
     return DecodeParams(policy=policy, **draw(common()), **more)
 

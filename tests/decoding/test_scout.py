@@ -5,7 +5,7 @@ import pytest
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.outputs import Output
-from tests.scripted import EOS, Guesses, Script, encode, engine_of, run_all, says
+from tests.scripted import END_OF_TURN, EOS, MASK, Guesses, Script, encode, engine_of, run_all, says
 
 FULL = "".join(chr(ord("a") + at % 26) for at in range(150))
 BRIEF = FULL[:20].upper()
@@ -172,6 +172,45 @@ def test_with_the_cache_there_is_room_for_all_of_the_text() -> None:
 
 
 def test_without_room_to_look_it_goes_on() -> None:
-    output = decode(says(FULL), policy="scout", initial_length=8, max_new_tokens=40)
-    assert output.text == FULL[:40]
-    assert {record.length for record in output.trace} == {40}
+    for limit in (20, 40):
+        output = decode(says(FULL), policy="scout", initial_length=8, max_new_tokens=limit)
+        assert output.text == FULL[:limit]
+        assert output.trace[-1].length == limit
+
+
+@pytest.mark.parametrize("block", [1, 4, 12, 32, 64, None])
+def test_however_short_its_blocks_a_short_canvas_is_tried_on_32_tokens(block: int | None) -> None:
+    """A brief answer that begins as the full one does: a few tokens agree and say nothing."""
+    script = compresses(brief=FULL[:6] + BRIEF)
+    output = decode(script, policy="scout", block_length=block)
+    assert output.text == FULL
+    first, *later = [record.length for record in output.trace]
+    assert first == {12: 36, 64: 64}.get(block or 1, 32)
+    assert min(later) >= len(FULL)
+
+
+@pytest.mark.parametrize("given", [1, 3, 40])
+def test_a_canvas_that_is_given_is_no_shorter_trial(given: int) -> None:
+    script = compresses(brief=FULL[:6] + BRIEF)
+    engine = engine_of(script)
+    params = DecodeParams(policy="scout", trace=True, initial_length=given)
+    engine.add("only", encode("?"), params, canvas=[MASK] * given)
+    output = run_all(engine)["only"]
+    assert output.text == FULL
+    assert looks(output) == [*([given] if given < 32 else []), max(given, 32)]
+
+
+def test_an_end_that_is_committed_is_not_doubted() -> None:
+    """The end of the turn is sure before all of the text is: to look again would change nothing."""
+
+    def script(prompt: list[int], canvas: list[int], step: int) -> Guesses:
+        guesses = says(FULL, 0.5)(prompt, canvas, step)  # one token a step
+        if step >= 20:
+            guesses.token[24], guesses.confidence[24] = END_OF_TURN, 0.95
+        if step >= 21:
+            guesses.token[25:] = EOS
+        return guesses
+
+    output = decode(script, policy="scout")
+    assert output.text == FULL[:24]
+    assert looks(output) == [32]

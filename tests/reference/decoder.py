@@ -384,9 +384,11 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
     end that comes much sooner is doubted once, and believed only if a long canvas shows it too."""
     longest = max(rule.look, rule.initial_length)
     half = -(-longest // 2)
-    block = rule.block or 32
+    block = rule.block or 1
+    next_ = -(-32 // block)  # blocks
+    short = next_ * block + rule.ahead
     del canvas[:]
-    canvas += [ids.mask] * min(block + rule.ahead if rule.trust else half, half, rule.max_length)
+    canvas += [ids.mask] * min(short if rule.trust else half, half, rule.max_length)
     foretold: list[Guess] = []
     goal, expected, doubted, wide, trusted = half, -1, None, False, rule.trust == 0
     while ids.mask in canvas:
@@ -412,7 +414,7 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
             if len(canvas) >= goal and unclear and not trusted:
                 goal = longest
         elif doubted is None and in_sight and not ended and end <= expected - 16:
-            doubted, goal = (end, expected + behind) if len(canvas) < expected else (None, 0)
+            doubted, goal = (end, expected + rule.margin) if len(canvas) < expected else (None, 0)
         if len(canvas) < min(goal, rule.max_length):
             canvas += [ids.mask] * (min(goal, rule.max_length) - len(canvas))
             continue
@@ -423,8 +425,7 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
         expected = end if in_sight else max(expected, len(canvas))
         commit_confident(canvas, guesses, rule, ids)
         first = canvas.index(ids.mask) if ids.mask in canvas else len(canvas)
-        most = first + 32 if rule.block is None else (first // block + 1) * block
-        most += rule.ahead
+        most = (first // block + next_) * block + rule.ahead
         if wide:
             most = max(most, expected + behind)
         if not in_sight and len(canvas) < most:

@@ -53,7 +53,9 @@ def above_threshold(candidates: Prediction, threshold: float, tie: float = 0.0) 
     """
     confidence = candidates.confidence
     chosen = candidates.positions[confidence > threshold]
-    return chosen if len(chosen) else candidates.positions[confidence >= confidence.max() - tie][:1]
+    if len(chosen) or not len(confidence):
+        return chosen
+    return candidates.positions[confidence >= confidence.max() - tie][:1]
 
 
 def most_confident(candidates: Prediction, count: int) -> Positions:

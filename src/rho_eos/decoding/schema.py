@@ -20,8 +20,12 @@ class Parameter:
     """A parameter under one name; policies that have it may differ in default and bounds."""
 
     name: str
-    field: FieldInfo  # of the first policy that has it
-    policies: tuple[str, ...]
+    field: FieldInfo  # what all share, or of the first policy that has it
+    owners: Mapping[str, FieldInfo]
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        return tuple(self.owners)
 
     @property
     def common(self) -> bool:
@@ -29,18 +33,25 @@ class Parameter:
 
     @property
     def help(self) -> str:
-        return str(self.field.description)
+        """What it is for, and where a policy means something else by it or has another default."""
+        told = str(self.field.description)
+        for policy, own in self.owners.items():
+            if own.description != self.field.description:
+                told += f"; {policy}: {own.description} ({own.default})"
+            elif own.default != self.field.default and self.name != "policy":
+                told += f"; {policy}: {own.default}"
+        return told
 
 
 def parameters() -> Mapping[str, Parameter]:
     """Those of all policies: first what they share, then each policy's own."""
     fields: dict[str, FieldInfo] = dict(DecodeParams.model_fields)
-    owners: dict[str, list[str]] = {}
+    owners: dict[str, dict[str, FieldInfo]] = {}
     for name, policy in policies().items():
         for parameter, field in policy.Params.model_fields.items():
             fields.setdefault(parameter, field)
-            owners.setdefault(parameter, []).append(name)
-    return {name: Parameter(name, fields[name], tuple(owners[name])) for name in fields}
+            owners.setdefault(parameter, {})[name] = field
+    return {name: Parameter(name, fields[name], owners[name]) for name in fields}
 
 
 def fields_for(given: Mapping[str, Any]) -> dict[str, FieldInfo]:

@@ -79,16 +79,13 @@ def _json_schema(parameter: Parameter) -> dict[str, Any]:
         kinds: list[dict[str, Any]] = [{"type": "string", "enum": list(policies())}]
     else:
         kinds = []
-        for owner in parameter.policies:
-            for kind in _kinds(policies()[owner].Params.model_fields[parameter.name]):
+        for field in parameter.owners.values():
+            for kind in _kinds(field):
                 if kind not in kinds:
                     kinds.append(kind)
     null = {"type": "null"}
     schema: dict[str, Any] = {"anyOf": [*(kind for kind in kinds if kind != null), null]}
-    defaults = [
-        policies()[owner].Params.model_fields[parameter.name].default
-        for owner in parameter.policies
-    ]
+    defaults = [field.default for field in parameter.owners.values()]
     if parameter.name != "policy" and all(default == defaults[0] for default in defaults):
         schema["default"] = list(defaults[0]) if isinstance(defaults[0], tuple) else defaults[0]
     return schema

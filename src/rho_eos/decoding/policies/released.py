@@ -46,7 +46,7 @@ class Released(Policy):
         number = confidence(view, prediction, self.special.eos)
         window = self._window(view)
         candidates = prediction.at(window)
-        if params.defer_eos and len(window):
+        if params.defer_eos:
             candidates = without_eos_if_possible(candidates, self.special)
         commit = (
             above_threshold(candidates, params.threshold, params.tie) if len(window) else window

@@ -2,6 +2,7 @@
 there (ours, docs/method.md §11)."""
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from rho_eos.settings import setting
 from rho_eos.tokens import SpecialTokens
 
 LEAST_DROPPED = 8
-NEXT = 32  # without blocks, MASKs that are written next
+NEXT = 32  # MASKs that are written next: so many in whole blocks, one block at least
 CACHED = {"ahead": 256, "margin": 16}  # with the cache, where room is cheap and edits are rare
 CLEAR = 0.75  # an end within this share of half a look needs no longer canvas to be believed
 ROOMY = 32  # MASKs behind the end where a short canvas is not to be trusted
@@ -35,14 +36,14 @@ class ScoutParams(CommitParams):
     )
     ahead: int = setting(
         0,
-        "MASKs to keep open behind the block that is being written; "
+        "MASKs to keep open behind the block that is being written, "
         f"{CACHED['ahead']} with the cache",
         ge=0,
         le=LONGEST,
     )
     margin: int = setting(
         8,
-        f"MASKs to keep behind the end of the text; {CACHED['margin']} with the cache",
+        f"MASKs to keep behind the end of the text, {CACHED['margin']} with the cache",
         ge=0,
         le=LONGEST,
     )
@@ -53,7 +54,7 @@ class ScoutParams(CommitParams):
         ge=0,
         le=1,
     )
-    tie: float = setting(0.05, TIE, ge=0, le=1)  # the room ahead moves with the first MASK
+    tie: float = setting(0.05, TIE, ge=0, le=1)
 
     @classmethod
     def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -81,10 +82,9 @@ class ScoutParams(CommitParams):
         return self.initial_length <= self.look
 
     def room(self, first: int) -> int:
-        """How long a canvas the text needs next: the block of its first MASK, and `ahead`."""
-        if self.block_length is None:
-            return first + NEXT + self.ahead
-        return (first // self.block_length + 1) * self.block_length + self.ahead
+        """How long a canvas is whose first MASK is there: what is written next, and `ahead`."""
+        block = self.block_length or 1
+        return (first // block + ceil(NEXT / block)) * block + self.ahead
 
 
 @register_policy
@@ -101,8 +101,8 @@ class Scout(Policy):
 
     def __init__(self, params: ScoutParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
-        self.goal = params.half_look  # nothing is committed on a canvas shorter than this
-        self.foretold: Prediction | None = None  # by the first canvas, until another is compared
+        self.goal = params.first_length  # nothing is committed on a canvas shorter than this
+        self.foretold: Prediction | None = None  # by the first canvas, until the length is read
         self.trusted = not params.trust  # a short canvas does not change what the model writes
         self.wide = False  # it does: there is room for all of the text
         self.expected: int | None = None  # where the text ended on the last canvas with room for it
@@ -131,33 +131,41 @@ class Scout(Policy):
         rho = density(view, prediction, self.special.eos)
         end = end_in_sight(view, prediction, self.special.eos)
         self._look(view, prediction, end)
-        missing = min(self.goal, self.params.max_new_tokens) - view.length
+        missing = self._wanted - view.length
         if missing > 0:
             return Step(no_tokens(), (Append(missing),), rho)
         self._believe(view, end)
         commit = self.commit(view, prediction)
         return Step(commit, self._edits(view, prediction, commit, end), rho)
 
+    @property
+    def _wanted(self) -> int:
+        return min(self.goal, self.params.max_new_tokens)
+
     def _look(self, view: View, prediction: Prediction, end: int | None) -> None:
         """On how long a canvas this step has to be."""
         if self.expected is not None:
             if self.doubted is None and end is not None and self._is_early(view, end):
-                self.doubted, self.goal = end, self.expected + self._behind
+                self.doubted, self.goal = end, self.expected + self.params.margin
             return
-        if self.foretold is not None and not self.wide:
+        if view.length < self._wanted:  # a canvas that was given
+            return
+        if self.foretold is None:
+            self.foretold = prediction
+        elif not self.wide:
             self.trusted = confirmed(self.foretold, prediction) >= self.params.trust
             self.wide = not self.trusted
-        elif self.foretold is None:
-            self.foretold = prediction
         clear = end is not None and end <= CLEAR * view.length
-        if view.length >= self.goal and not clear and not self.trusted:
+        if view.length < self.params.half_look:
+            self.goal = self.params.half_look
+        elif not clear and not self.trusted:
             self.goal = self.params.longest_look
 
     def _is_early(self, view: View, end: int) -> bool:
         """Sooner than was expected, on a canvas without room for all of that; not yet written."""
         assert self.expected is not None
-        open_ = not self.special.is_end(view.canvas).any()
-        return open_ and view.length < self.expected and self.expected - end >= DOUBTFUL
+        ended = self.special.is_end(view.canvas).any()
+        return not ended and view.length < self.expected and self.expected - end >= DOUBTFUL
 
     def _believe(self, view: View, end: int | None) -> None:
         """What this canvas says counts: it is long enough, or agrees."""
