@@ -26,13 +26,9 @@ GOAL = 0.9  # with the length given
 SEARCHES: dict[str, dict[str, Any]] = {
     "cal, as published": {"evidence": "confidence"},
     "cal, not calibrated": {"evidence": "confidence", "calibrated": False},
-    "cal by the suffix, patience 4": {"evidence": "suffix"},
-    "cal by the suffix, patience 8": {"evidence": "suffix", "patience": 8},
-    "cal by the suffix, from 16, patience 8": {
-        "evidence": "suffix",
-        "patience": 8,
-        "initial_length": 16,
-    },
+    "cal by the suffix, patience 4": {"patience": 4},
+    "cal by the suffix, patience 8": {},
+    "cal by the suffix, from 16, patience 8": {"initial_length": 16},
 }
 
 

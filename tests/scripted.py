@@ -59,7 +59,9 @@ class ScriptedRunner:
         self.released.append(row.id)
 
     def _predict(self, row: Row) -> Prediction:
-        guesses = self.script(row.prompt.tolist(), row.canvas.tolist(), row.steps)
+        needs = row.policy.needs
+        shown = [*row.canvas.tolist(), *(row.suffix.tolist() if needs.expected else ())]
+        guesses = self.script(row.prompt.tolist(), shown, row.steps)
         wanted = row.input().wanted
         confidence = guesses.confidence[wanted]
         token = guesses.token[wanted]
@@ -72,8 +74,9 @@ class ScriptedRunner:
             np.where(forbidden, FIRST_BYTE + 100, token),
             confidence,
             guesses.eos[wanted],
-            entropy=1 - confidence if row.policy.needs.entropy else None,
-            margin=confidence if row.policy.needs.margin else None,
+            entropy=1 - confidence if needs.entropy else None,
+            margin=confidence if needs.margin else None,
+            expected=confidence if needs.expected else None,
         )
 
 

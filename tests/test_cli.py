@@ -60,6 +60,14 @@ def test_help_reads_like_a_manual(run: Run) -> None:
         assert option in page
 
 
+def test_help_says_where_policies_differ(run: Run) -> None:
+    told = " ".join(run("generate", "--help").out.replace("│", " ").split())
+    assert "no end is in sight; scout: MASKs to keep open behind the block" in told
+    assert "the first of them is committed; scout: 0.05 (" in told
+    assert "cal: MASKs that a gap starts with (8)" in told
+    assert "fixed: commit an equal share in each of so many steps, instead of the τ rule (" in told
+
+
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_help_fills_the_width_it_has(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     """No line is broken where the source is: the next word would not have fitted."""

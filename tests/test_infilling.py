@@ -46,8 +46,9 @@ def test_their_length_is_found(tiny: LLM) -> None:
         found = tiny.infill(case.before, case.behind, prompt=case.prompt)
         assert found.usage.n_token == len(found.token_ids)
         assert found.finish_reason == "stop"
-    search = {"policy": "cal", "evidence": "suffix", "patience": 8}
-    assert restored(wanted, put_back(tiny, wanted, search)) >= 0.6
+    assert restored(wanted, put_back(tiny, wanted, {"policy": "cal"})) >= 0.6  # the same, named
+    published = {"policy": "cal", "evidence": "confidence"}
+    assert DecodeParams(**published).model_dump()["patience"] == 4
 
 
 def test_token_ids_are_what_stands_between(llm: LLM) -> None:
@@ -124,7 +125,7 @@ def test_token_ids_may_be_a_template(llm: LLM) -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", ["rho-eos", "daedal", "released", "frontier", "landing", "blocks"]
+    "policy", ["rho-eos", "daedal", "released", "frontier", "landing", "blocks", "scout"]
 )
 def test_policies_that_end_with_the_text_take_no_suffix(llm: LLM, policy: str) -> None:
     sentence = rf"policy {policy} lets its canvas end where .* take one of cal, fixed"
@@ -132,6 +133,9 @@ def test_policies_that_end_with_the_text_take_no_suffix(llm: LLM, policy: str) -
         llm.infill("a", "b", {"policy": policy})
     with pytest.raises(UserError, match=sentence):
         llm.fill("a ___ b", {"policy": policy})
+    with pytest.raises(UserError, match=sentence):
+        llm.fill("a ___{3}", policy=policy)  # it would become as long as the text
+    assert llm.fill("a ___{3}").usage.n_token == 3
 
 
 def test_what_is_refused(llm: LLM) -> None:
@@ -195,7 +199,7 @@ def test_a_template_keeps_to_the_lengths_that_are_asked_for(tiny: LLM) -> None:
 
 def test_the_last_gap_has_nothing_behind_it_and_still_ends_where_the_text_does(tiny: LLM) -> None:
     whole = f"{BEFORE}\n    xs = [x + 3 for x in xs]{BEHIND}"
-    for how in ({}, {"policy": "cal", "evidence": "suffix"}, {"policy": "scout"}):
+    for how in ({}, {"policy": "cal"}, {"policy": "scout"}):
         assert tiny.fill(f"{BEFORE}___", how, prompt=QUESTION).text == whole
     two = tiny.fill(f"{BEFORE}___\n    # 2) reverse the list___", prompt=QUESTION)
     assert two.finish_reason == "stop" and two.text == whole

@@ -190,6 +190,14 @@ def test_equal_rewards_teach_nothing_and_bad_ones_are_refused(rolled: dict[str, 
             rollouts.advantages(bad)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("prompts", [None, 5, 3.2])
+def test_what_is_no_prompt_gets_a_sentence(prompts: Any) -> None:
+    llm = LLM("tiny")
+    for door in (llm.rollout, llm.generate):
+        with pytest.raises(UserError, match="prompts takes one prompt or a list of them, not"):
+            door(prompts)
+
+
 def test_with_stop_the_text_has_as_many_tokens_as_it_says() -> None:
     llm = LLM("tiny")
     question = "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"

@@ -26,7 +26,7 @@ Given = str | Sequence[int]
 GAP = r"_{3,}(?:\{([0-9]+)\})?"
 _OPEN_ENDED = re.compile(r"(?:(?!___).)*_{3,}", re.DOTALL)
 #: How the length of a gap is found where no policy is named.
-SEARCH: Mapping[str, Any] = {"policy": "cal", "evidence": "suffix", "patience": 8}
+SEARCH: Mapping[str, Any] = {"policy": "cal"}
 TRAINED: Mapping[str, Any] = {"policy": "dreamon"}  # by models that can say it
 
 

@@ -164,6 +164,7 @@ class LLM:
         params: Params = None,
         *,
         prompt: str | Sequence[Message] | None = None,
+        **keywords: Any,
     ) -> Output:
         """What belongs between two texts (or token ids); `token_ids` of the output is just that.
 
@@ -171,7 +172,7 @@ class LLM:
         answer to it. Without a policy in `params` the length is found: by the model itself if it
         was trained to (DreamOn), else by a search.
         """
-        own = _checked(params, {}, self._completing(suffix, None))
+        own = _checked(params, keywords, self._completing(suffix, None))
         id = str(next(self._ids))
         if prompt is None:
             request = self.preparer.prepare(prefix, own, id=id, suffix=suffix or "")
@@ -189,6 +190,7 @@ class LLM:
         params: Params = None,
         *,
         prompt: str | Sequence[Message] | None = None,
+        **keywords: Any,
     ) -> Output:
         """A text with gaps, `{"name": "___", "age": ___}`, filled; `gaps` holds what came where.
 
@@ -196,7 +198,7 @@ class LLM:
         written out are as many. Token ids have a gap where the MASK id stands. With a `prompt` the
         template is the answer to it.
         """
-        own = _checked(params, {}, self._completing(None, template))
+        own = _checked(params, keywords, self._completing(None, template))
         asked = None if prompt is None else {"messages": _as_messages(prompt)}
         request = self.preparer.prepare(asked, own, id=str(next(self._ids)), template=template)
         return self.engine.finish([self.engine.submit(request)])[0]
@@ -234,6 +236,8 @@ class LLM:
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt | None]) -> list[Prompt | None]:
+    if not hasattr(prompts, "__len__"):
+        raise UserError(f"prompts takes one prompt or a list of them, not {prompts!r:.40}")
     single = isinstance(prompts, str | Mapping) or (
         len(prompts) > 0 and isinstance(prompts[0], int)
     )

@@ -130,7 +130,11 @@ def infilling(draw: st.DrawFn) -> tuple[DecodeParams, list[int], list[int]]:
             "steps": draw(st.sampled_from([3, 128])),
         }
     elif policy == "cal":
-        own = {"patience": draw(st.integers(1, 9)), "stride": draw(st.integers(1, 4))}
+        own = {
+            "evidence": draw(st.sampled_from(["confidence", "suffix"])),
+            "patience": draw(st.integers(1, 9)),
+            "stride": draw(st.integers(1, 4)),
+        }
     canvas: list[int] = []
     gaps: list[int] = []
     for gap, size in enumerate(sizes):

@@ -27,10 +27,12 @@ LIMITS = {"initial_length": 9, "max_new_tokens": 24}
 POLICIES = {
     "fixed by τ": DecodeParams(policy="fixed", block_length=4, **LIMITS),
     "fixed, two a step": DecodeParams(policy="fixed", steps=5, block_length=None, **LIMITS),
-    "cal": DecodeParams(policy="cal", **LIMITS),
+    "cal": DecodeParams(policy="cal", evidence="confidence", **LIMITS),
     "cal by the suffix": DecodeParams(policy="cal", evidence="suffix", behind=3, **LIMITS),
-    "cal, impatient, in strides": DecodeParams(policy="cal", patience=1, stride=3, **LIMITS),
-    "cal to its limits": DecodeParams(policy="cal", patience=99, **LIMITS),
+    "cal, impatient, in strides": DecodeParams(
+        policy="cal", evidence="confidence", patience=1, stride=3, **LIMITS
+    ),
+    "cal to its limits": DecodeParams(policy="cal", evidence="confidence", patience=99, **LIMITS),
     "dreamon": DecodeParams(policy="dreamon", **LIMITS),
     "dreamon by probability": DecodeParams(policy="dreamon", order="maskgit_plus", **LIMITS),
     "dreamon by margin": DecodeParams(policy="dreamon", order="topk_margin", **LIMITS),

@@ -37,7 +37,8 @@ class Parameter:
         told = str(self.field.description)
         for policy, own in self.owners.items():
             if own.description != self.field.description:
-                told += f"; {policy}: {own.description} ({own.default})"
+                default = "" if own.default is None else f" ({own.default})"
+                told += f"; {policy}: {own.description}{default}"
             elif own.default != self.field.default and self.name != "policy":
                 told += f"; {policy}: {own.default}"
         return told

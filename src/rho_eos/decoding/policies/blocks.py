@@ -35,7 +35,9 @@ class Blocks(Policy):
     def explain(cls, params: BlocksParams, record: StepRecord) -> str:  # noqa: ARG003
         if record.change:
             return f"The block is full and holds no end of text: the next {record.change} MASKs."
-        return "The block is not full yet, or the text has ended."
+        if record.masks > len(record.committed):
+            return "The block is not full yet."
+        return "The block is full: the text has ended, or the canvas is as long as it may be."
 
     def step(self, view: View, prediction: Prediction) -> Step:
         commit = commit_by_threshold(view, prediction, self.params, self.special)

@@ -1,11 +1,13 @@
 """CAL: try lengths for a gap before anything is written in it, and keep the best (method.md §12).
 
-As published the best length is the one at which the model is surest of the gap. `evidence` suffix
-is [ours]: the one at which the text behind the gap surprises the model least.
+As published the best length is the one at which the model is surest of the gap (`evidence`
+confidence). Evidence suffix is [ours], and the default: the one at which the text behind the gap
+surprises the model least.
 """
 
 import math
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from rho_eos.outputs import StepRecord
 from rho_eos.settings import setting
 from rho_eos.tokens import SpecialTokens
 
+PUBLISHED = {"patience": 4}
+
 
 class CalParams(CommitParams):
     initial_length: int = setting(8, "MASKs that a gap starts with", ge=1, le=LONGEST)
@@ -25,16 +29,25 @@ class CalParams(CommitParams):
         64, "most MASKs, of all gaps together; at most what the context leaves", ge=1, le=LONGEST
     )
     evidence: Literal["confidence", "suffix"] = setting(
-        "confidence",
+        "suffix",
         "what speaks for a length: confidence in the gap (as published), or how well the text "
         "behind it follows",
     )
     calibrated: bool = setting(True, "divide confidence by what it is at that length anyway")
     behind: int = setting(8, "tokens behind the gap that evidence suffix looks at", ge=1, le=1024)
     patience: int = setting(
-        4, "lengths that are no better before a direction is given up", ge=1, le=LONGEST
+        8,
+        "lengths that are no better before a direction is given up, "
+        f"{PUBLISHED['patience']} with evidence confidence",
+        ge=1,
+        le=LONGEST,
     )
     stride: int = setting(1, "difference of the lengths that are tried", ge=1, le=LONGEST)
+
+    @classmethod
+    def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        published = PUBLISHED if given.get("evidence") == "confidence" else {}
+        return {**published, **super()._defaults(given)}
 
 
 @register_policy
@@ -72,7 +85,7 @@ class Cal(Policy):
         if not record.change:
             return f"{now}: the best length was the last one tried."
         direction = "longer" if record.change > 0 else "shorter"
-        return f"{now} at this length: a {direction} one is next."
+        return f"{now} at this length: a {direction} one is tried next, or was the best."
 
     def hides(self, view: View) -> Positions:
         """The first tokens behind the gap, which the model is asked about."""

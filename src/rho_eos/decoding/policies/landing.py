@@ -40,11 +40,13 @@ class Landing(Policy):
         return "share of MASKs before the end"
 
     @classmethod
-    def explain(cls, params: LandingParams, record: StepRecord) -> str:  # noqa: ARG003
+    def explain(cls, params: LandingParams, record: StepRecord) -> str:
         if record.change > 0:
             return f"The end does not show on this canvas: it grows by {record.change}."
         if record.change < 0:
             return f"The text needs less room behind its end: {-record.change} MASKs are dropped."
+        if record.length >= params.max_new_tokens:
+            return "The canvas is as long as it may be."
         return "The end is in sight and the room behind it is right: the length holds."
 
     def commit(self, view: View, prediction: Prediction) -> Positions:
