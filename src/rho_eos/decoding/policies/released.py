@@ -48,9 +48,7 @@ class Released(Policy):
         candidates = prediction.at(window)
         if params.defer_eos:
             candidates = without_eos_if_possible(candidates, self.special)
-        commit = (
-            above_threshold(candidates, params.threshold, params.tie) if len(window) else window
-        )
+        commit = above_threshold(candidates, params.threshold, params.tie)
         length, edits = self._edits(view, number)
         if len(commit) == len(window):
             self.window_start = self.window_end
