@@ -16,7 +16,8 @@ from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.profiles import TINY
 from rho_eos.reproduce.run import reproduce
 from rho_eos.reproduce.survey import Part, Survey, SurveyRow, plan_survey
-from rho_eos.reproduce.survey_table import ended_early
+from rho_eos.reproduce.survey_figure import draw
+from rho_eos.reproduce.survey_table import ended_early, findings
 from tests.evals.command import Command
 from tests.reproduce.conftest import SMALL
 from tests.reproduce.scripted import Script, Watch
@@ -268,3 +269,15 @@ def test_the_command_runs_a_part_with_a_model(
     assert "[5/5] Frontier from 8, τ 0.999, exact · tiny-math: 1/1" in result.err
     assert len(table(tmp_path / "out", "stress")) == 5
     assert "The best fixed length is" in result.out
+
+
+def test_the_picture_names_every_start_also_those_of_later_sections(
+    byte_checkpoint: Path, tmp_path: Path, no_picture: None
+) -> None:
+    study = study_of(byte_checkpoint, tmp_path)
+    for threshold, lengths in (("0.999", ["8"]), ("0.9", ["4", "8"])):
+        part = {"policies": ["fixed"], "lengths": lengths, "thresholds": [threshold]}
+        run(study, survey(**part, caches=["none"]), Deceived())
+    figure = draw(findings(study, survey()))
+    [legend] = [axes.get_legend() for axes in figure.axes if axes.get_legend() is not None]
+    assert [text.get_text() for text in legend.get_texts()] == ["4", "8"]

@@ -65,6 +65,9 @@ def draw(found: Sequence[Finding]) -> Any:
                 axes.set_xlim(-3, 103)
         _name_the_lines(row, of_section, present)
         row[0].set_title(section)
+    for start, colour in style.length_colours(starts).items():  # also those of other sections
+        marker = style.MARKERS[starts.index(start)]
+        grid[0][-1].plot([], [], color=colour, marker=marker, linestyle="", label=f"{start}")
     style.legend_beside(grid[0][-1], "L_init")
     return figure
 
@@ -90,7 +93,6 @@ def _panel(
             markersize=7,
             linestyle="",
             elinewidth=1.4,
-            label=f"{each.row.start}",
         )
     axes.set_ylim(len(labels) - 0.4, -0.6)
     for line in range(1, len(labels)):
