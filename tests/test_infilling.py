@@ -148,8 +148,9 @@ def test_what_is_refused(llm: LLM) -> None:
         llm.fill("all is said", FIXED)
     with pytest.raises(UserError, match="MASKs together; that is more than the model's context"):
         llm.fill("x" + "___{999999}" * 1000)  # before any of them is made
-    with pytest.raises(UserError, match="has no MASK"):
-        llm.fill("a ___{0} b", FIXED)
+    for gap in ("___{0}", "___{-1}"):
+        with pytest.raises(UserError, match="has no MASK"):
+            llm.fill(f"a {gap} b", FIXED)
     with pytest.raises(UserError, match="999999 MASKs together; that is more than the model's"):
         llm.fill("a ___{999999} b", FIXED)
     with pytest.raises(UserError, match="suffix and template do not go together"):
@@ -160,8 +161,12 @@ def test_what_is_refused(llm: LLM) -> None:
         llm.infill("a", "b" * 5000, FIXED)
     with pytest.raises(UserError, match="the prefix is a text"):
         llm.infill([70], "b", FIXED, prompt="question")
-    with pytest.raises(UserError, match="suffix_token_ids takes a non-empty list"):
-        llm.infill([70], b"abc", FIXED)
+    for suffix in (b"abc", 3):
+        kind = type(suffix).__name__
+        with pytest.raises(UserError, match=f"a suffix is a text or token ids, not {kind}"):
+            llm.infill([70], suffix, FIXED)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="the suffix holds 9999"):
+        llm.infill([70], [9999], FIXED)
     with pytest.raises(UserError, match="a prompt is a text, messages or token ids, not int"):
         llm.infill(5, "b", FIXED)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="1234567 MASKs together"):

@@ -23,7 +23,7 @@ from rho_eos.user_text import encode_as_text
 #: A text, or token ids.
 Given = str | Sequence[int]
 #: Three underscores or more; `___{12}` is a gap of 12 MASKs.
-GAP = r"_{3,}(?:\{([0-9]+)\})?"
+GAP = r"_{3,}(?:\{(-?[0-9]+)\})?"
 _OPEN_ENDED = re.compile(r"(?:(?!___).)*_{3,}", re.DOTALL)
 #: How the length of a gap is found where no policy is named.
 SEARCH: Mapping[str, Any] = {"policy": "cal"}
@@ -90,7 +90,9 @@ def encode_suffix(
 ) -> list[int]:
     """A text is the rest of a document and ends in EOS; token ids are taken as they are."""
     if not isinstance(suffix, str):
-        check_ids("suffix_token_ids", suffix, vocabulary)
+        if not isinstance(suffix, list | tuple):
+            raise UserError(f"a suffix is a text or token ids, not {type(suffix).__name__}")
+        check_ids("the suffix", suffix, vocabulary)
         if special.mask in suffix:
             raise UserError(
                 f"the suffix holds the MASK id {special.mask}; several gaps make a template"
@@ -154,7 +156,7 @@ def _split_text(
         size = None if found[1] is None else int(found[1][:7])  # more digits are too many anyway
         if mask in found[0]:
             size = len(found[0]) // len(mask)
-        if size == 0:
+        if size is not None and size < 1:
             raise UserError(f"the gap {found[0]!r} has no MASK; a gap has at least one")
         pieces.append(template[start : found.start()])
         sizes.append(size)

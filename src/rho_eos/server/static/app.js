@@ -121,7 +121,7 @@ async function run() {
   if (running || page.run.disabled) return;
   const active = visiblePanels();
   const prompt = page.prompt.value;
-  if (!prompt.trim()) {
+  if (!prompt.trim() && !textBehind()) {
     const what = tab === "chat" ? "message" : "prompt";
     report(new Error(`The ${what} is empty. Write one, or take an example.`));
     page.prompt.focus();
