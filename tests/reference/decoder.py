@@ -380,15 +380,15 @@ def landing(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
 
 def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
     """What a short canvas foretells is kept; the length is read on a long one. If that would begin
-    with another text, there is room for all of it from then on; else only for what comes next. An
-    end that comes much sooner is doubted once, and believed only if a long canvas shows it too."""
+    with another text, there is room for all of it from then on, and it stays; else only for what
+    comes next. An end that comes much sooner is doubted once, and believed only if a long canvas
+    shows it too."""
     longest = max(rule.look, rule.initial_length)
     half = -(-longest // 2)
     block = rule.block or 1
     next_ = -(-32 // block)  # blocks
-    short = next_ * block + rule.ahead
     del canvas[:]
-    canvas += [ids.mask] * min(short if rule.trust else half, half, rule.max_length)
+    canvas += [ids.mask] * min(next_ * block if rule.trust else half, half, rule.max_length)
     foretold: list[Guess] = []
     goal, expected, doubted, wide, trusted = half, -1, None, False, rule.trust == 0
     while ids.mask in canvas:
@@ -400,7 +400,6 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
             end -= 1
         in_sight = end < len(canvas)
         ended = any(token in ids.ends for token in canvas)
-        behind = max(rule.margin, 32) if wide else rule.margin
         if expected < 0:
             if foretold and not wide:
                 pairs = [
@@ -408,9 +407,8 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
                 ]
                 held = sum(sure for sure, same in pairs if same) / sum(sure for sure, _ in pairs)
                 trusted, wide = held >= rule.trust, held < rule.trust
-                behind = max(rule.margin, 32) if wide else rule.margin
             foretold = foretold or [guesses[at] for at in open_]
-            unclear = not in_sight or 4 * end > 3 * len(canvas)
+            unclear = not in_sight or 2 * end > len(canvas)
             if len(canvas) >= goal and unclear and not trusted:
                 goal = longest
         elif doubted is None and in_sight and not ended and end <= expected - 16:
@@ -420,20 +418,22 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
             continue
         if goal > 0 and doubted is not None and (not in_sight or end >= doubted + 16):
             wide = True
-            behind = max(rule.margin, 32)
         goal = 0
-        expected = end if in_sight else max(expected, len(canvas))
+        seen = end if in_sight else max(expected, len(canvas))
+        expected = max(expected, seen) if wide else seen
         commit_confident(canvas, guesses, rule, ids)
         first = canvas.index(ids.mask) if ids.mask in canvas else len(canvas)
         most = (first // block + next_) * block + rule.ahead
         if wide:
-            most = max(most, expected + behind)
+            most = max(most, expected + max(rule.margin, 32))
         if not in_sight and len(canvas) < most:
             if not any(token in ids.ends for token in canvas):
                 canvas += [ids.mask] * (min(most, rule.max_length) - len(canvas))
             continue
-        if in_sight:
-            most = min(most, end + behind)
+        if in_sight and wide:
+            most = expected + max(rule.margin, 32, expected // 2)
+        elif in_sight:
+            most = min(most, end + rule.margin)
         count = 0
         while len(canvas) - count > most and canvas[-1 - count] == ids.mask:
             count += 1

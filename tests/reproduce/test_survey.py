@@ -84,11 +84,11 @@ def test_every_policy_is_asked_the_same_from_every_length() -> None:
     [plan] = plan_survey("lengths", TINY, [], Part())
     assert isinstance(plan, Survey) and plan.rows == plan.every and len(plan.tasks) == 4
     by_section: dict[str, set[tuple[str, int]]] = {}
-    first_of_scout = {"none": 32, "window": 256}  # wherever it is told to start
+    first_of_scout = 32  # wherever it is told to start
     for row in plan.every:
         own = row.params.model_dump()
         assert row.params.first_length == (
-            first_of_scout[row.cache] if row.params.policy == "scout" else row.start
+            first_of_scout if row.params.policy == "scout" else row.start
         )
         assert own["threshold"] == row.threshold
         assert own["cache"] == row.cache and own["max_new_tokens"] == 2048
@@ -105,23 +105,24 @@ def test_every_policy_is_asked_the_same_from_every_length() -> None:
     assert exact - window == {(name, start) for name, start in exact if name in never}
 
 
-def test_stress_has_the_fixed_lengths_between_and_no_cache() -> None:
-    [plan] = plan_survey("stress", TINY, [], Part())
-    rows = [row for row in plan.rows if isinstance(row, SurveyRow)]
-    assert {row.section for row in rows} == {"τ 0.999, exact", "τ 0.9, exact"}
-    fixed = [row.start for row in rows if row.contender.name == "fixed"]
-    assert fixed == [16, 32, 64, 128, 256, 512] * 2
-    assert {"daedal", "sym", "asym", "narrow", "confidence", "frontier", "landing"} <= {
-        row.contender.name for row in rows
-    }
+def test_stress_asks_all_that_lengths_does_and_more() -> None:
+    stress, lengths = (
+        [row for plan in plan_survey(name, TINY, [], Part()) for row in plan.rows]
+        for name in ("stress", "lengths")
+    )
+    assert {row.label for row in lengths} < {row.label for row in stress}
+    more = [row for row in stress if row not in lengths and isinstance(row, SurveyRow)]
+    assert {row.contender.name for row in more} == {"fixed", "narrow", "confidence"}
+    assert {row.start for row in more if row.contender.name == "fixed"} == {32, 128}
 
 
 def test_the_two_surveys_share_cells(byte_checkpoint: Path, tmp_path: Path) -> None:
     study = study_of(byte_checkpoint, tmp_path)
     lengths = {cell.folder for cell in study.cells([survey("lengths")])}
     stress = {cell.folder for cell in study.cells([survey("stress")])}
-    # At both τ: fixed 6, which is no initial length, and two other settings of ρ-EOS from 4 and 8.
-    assert len(stress - lengths) == 2 * (1 + 2 * 2)
+    # At both τ, with and without the cache: fixed 6, which is no initial length, and two other
+    # settings of ρ-EOS from 4 and 8.
+    assert len(stress - lengths) == 2 * 2 * (1 + 2 * 2)
 
 
 def test_the_table_says_who_is_right_what_it_costs_and_who_is_deceived(
@@ -236,7 +237,7 @@ def test_ended_early(text: str, reason: str, correct: bool, early: bool) -> None
         (["lengths", "--policies", "fronteer"], "policies is 'fronteer', but takes some of fixed,"),
         (["lengths", "--lengths", "17"], "lengths is '17', but takes some of 4, 8"),
         (["lengths", "--thresholds", "0.5"], "thresholds is '0.5', but takes some of 0.999, 0.9"),
-        (["stress", "--caches", "window"], "caches is 'window', but takes some of none"),
+        (["stress", "--caches", "all"], "caches is 'all', but takes some of none, window"),
         (["main", "--policies", "fixed"], "--caches go with lengths and stress, not with main"),
         (["lengths", "--skip", "-1"], "skip is -1, but takes an integer of at least 0"),
     ],
@@ -259,6 +260,8 @@ def test_the_command_runs_a_part_with_a_model(
         "fixed,frontier",
         "--thresholds",
         "0.999",
+        "--caches",
+        "none",
         "--out",
         tmp_path / "out",
     )

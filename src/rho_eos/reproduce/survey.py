@@ -18,6 +18,7 @@ from rho_eos.reproduce.plan import ASYM, DAEDAL, RHO_ASYM, RHO_SYM, SYM, Plan, R
 from rho_eos.reproduce.profiles import Profile
 
 FIXED = "fixed"
+THRESHOLDS = (0.999, 0.9)
 CACHES = {"none": "exact", "window": "window cache"}
 #: Ours, and other people's rules, that need no more than a prompt; by name, where they are there.
 OTHERS = ("released", "blocks", "landing", "frontier", "scout")
@@ -56,22 +57,17 @@ class Kind:
     """What one of the surveys is made of."""
 
     title: str
-    thresholds: tuple[float, ...]
-    caches: tuple[str, ...]
-    more_fixed: bool  # also the fixed lengths between the initial ones
+    more_fixed: bool = False  # also the fixed lengths between the initial ones
     left_out: tuple[str, ...] = ()  # contenders
 
 
 SURVEYS = {
     "lengths": Kind(
         "Every way to choose a length",
-        *((0.999, 0.9), tuple(CACHES), False),
         left_out=("narrow", "confidence"),  # other settings of a policy that takes part
     ),
     "stress": Kind(
-        "Every way to choose a length, on a model that may compress its answers",
-        *((0.999, 0.9), ("none",), True),
-        left_out=("released", "blocks"),
+        "Every way to choose a length, on a model that may compress its answers", more_fixed=True
     ),
 }
 
@@ -125,8 +121,8 @@ def plan_survey(target: str, profile: Profile, tasks: Sequence[str], part: Part)
     kind = SURVEYS[target]
     every = tuple(
         _row(profile, contender, start, threshold, cache)
-        for threshold in kind.thresholds
-        for cache in kind.caches
+        for threshold in THRESHOLDS
+        for cache in CACHES
         for contender in contenders()
         if contender.name not in kind.left_out
         for start in _starts(profile, contender, kind)

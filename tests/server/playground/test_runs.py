@@ -43,9 +43,7 @@ def test_with_a_second_text_the_gap_between_is_filled(
     assert page.figure("positions") != f"{want.usage.positions_evaluated:,}"
 
 
-def test_the_gap_may_be_the_beginning_of_the_text(
-    server: Process, visit: Visit, llm: LLM
-) -> None:
+def test_the_gap_may_be_the_beginning_of_the_text(server: Process, visit: Visit, llm: LLM) -> None:
     want = llm.infill("", "yz", {"policy": "fixed", "initial_length": 6})
     page = visit(server.url).open("", suffix="yz", a__policy="fixed", a__initial_length=6).run()
     assert page.figure("positions") == f"{want.usage.positions_evaluated:,}"

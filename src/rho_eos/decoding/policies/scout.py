@@ -22,8 +22,8 @@ from rho_eos.tokens import SpecialTokens
 LEAST_DROPPED = 8
 NEXT = 32  # MASKs that are written next: so many in whole blocks, one block at least
 CACHED = {"ahead": 256, "margin": 16}  # with the cache, where room is cheap and edits are rare
-CLEAR = 0.75  # an end within this share of half a look needs no longer canvas to be believed
-ROOMY = 32  # MASKs behind the end where a short canvas is not to be trusted
+CLEAR = 0.5  # an end within this share of half a look needs no longer canvas to be believed
+ROOMY = 32  # MASKs behind the end, and half of the text, where a short canvas is not to be trusted
 DOUBTFUL = 16  # an end that comes so much sooner than expected may be a compressed answer's
 
 
@@ -73,8 +73,8 @@ class ScoutParams(CommitParams):
 
     @property
     def first_length(self) -> int:
-        """As short as those that the text will be written on, if that is to be tried."""
-        short = self.room(0) if self.trust else self.half_look
+        """Short, if it is to be tried whether that changes what the model writes."""
+        short = self.room(0) - self.ahead if self.trust else self.half_look
         return max(self.min_new_tokens, min(short, self.half_look, self.max_new_tokens))
 
     @property
@@ -171,13 +171,10 @@ class Scout(Policy):
         """What this canvas says counts: it is long enough, or agrees."""
         if self.goal and self.doubted is not None:
             self.wide |= end is None or end - self.doubted >= DOUBTFUL
-        self.expected = end if end is not None else max(self.expected or 0, view.length)
+        seen = end if end is not None else max(self.expected or 0, view.length)
+        self.expected = max(seen, self.expected or 0) if self.wide else seen
         self.foretold = None
         self.goal = 0
-
-    @property
-    def _behind(self) -> int:
-        return max(self.params.margin, ROOMY) if self.wide else self.params.margin
 
     def _edits(
         self, view: View, prediction: Prediction, commit: Positions, end: int | None
@@ -185,20 +182,29 @@ class Scout(Policy):
         assert self.expected is not None
         length = view.length
         left = np.setdiff1d(view.masked, commit, assume_unique=True)
-        needed = self.params.room(int(left[0]) if len(left) else length)
-        if self.wide:
-            needed = max(needed, self.expected + self._behind)
+        needed = self._needed(int(left[0]) if len(left) else length, end)
         if end is None and length < needed:
             tokens = np.concatenate((view.canvas, prediction.at(commit).token))
             room = self.params.max_new_tokens - length
             if room <= 0 or self.special.is_end(tokens).any():
                 return ()
             return (Append(min(needed - length, room)),)
-        if end is not None:
-            needed = min(needed, end + self._behind)
         spare = length - self.params.min_new_tokens
         count = min(length - needed, trailing_masks(view, commit), spare)
         return (Trim(count),) if count >= LEAST_DROPPED else ()
+
+    def _needed(self, first: int, end: int | None) -> int:
+        """How long the canvas has to be, with its first MASK there.
+
+        Where a short canvas changes the text, room that was made for all of it stays: a model that
+        fits its text to its canvas would bring the end nearer, a little in each step.
+        """
+        assert self.expected is not None
+        next_, margin = self.params.room(first), self.params.margin
+        if not self.wide:
+            return next_ if end is None else min(next_, end + margin)
+        roomy = self.expected + max(margin, ROOMY)
+        return max(next_, roomy) if end is None else max(roomy, self.expected * 3 // 2)
 
 
 def confirmed(foretold: Prediction, prediction: Prediction) -> float:
