@@ -133,6 +133,35 @@ def test_nor_does_one_whose_end_comes_nearer_for_a_moment() -> None:
     assert {record.length for record in output.trace[3:]} == {len(FULL) * 3 // 2}
 
 
+@pytest.mark.parametrize(("margin", "kept"), [(8, 75), (100, 100)])
+def test_room_that_a_model_gets_whose_end_was_hidden_for_a_moment_goes_again(
+    margin: int, kept: int
+) -> None:
+    def script(prompt: list[int], canvas: list[int], step: int) -> Guesses:
+        guesses = says(FULL if step else BRIEF, 0.5)(prompt, canvas, step)  # one token a step
+        if step > 2 and step % 5 == 0:
+            guesses.token[-1] = encode("x")[0]
+        return guesses
+
+    output = decode(script, policy="scout", margin=margin)
+    assert output.text == FULL
+    lengths = [record.length for record in output.trace[3:]]
+    assert min(lengths) == len(FULL) + kept
+    assert max(lengths) == len(FULL) + kept + max(margin, 32)
+
+
+def test_an_end_that_is_seen_late_is_believed_where_none_was_seen_before() -> None:
+    short = FULL[:30]
+
+    def script(prompt: list[int], canvas: list[int], step: int) -> Guesses:
+        said = (BRIEF, FULL * 5, FULL * 5)[step] if step < 3 else short
+        return says(said, 0.5)(prompt, canvas, step)
+
+    output = decode(script, policy="scout")
+    assert looks(output) == [32, 256]
+    assert output.usage.n_token == 30 + 32
+
+
 def test_nor_does_one_that_leaves_out_only_the_last_steps() -> None:
     """It begins alike on every canvas, so that only its early end betrays it."""
     full, brief = FULL[:120], FULL[:90]
@@ -184,6 +213,9 @@ def test_with_the_cache_there_is_room_for_all_of_the_text() -> None:
     assert output.text == FULL
     assert looks(output) == [32]  # a short canvas is tried all the same
     assert {record.length for record in output.trace[2:]} == {len(FULL) + 8}
+    output = decode(compresses(), policy="scout", ahead=256)
+    assert output.text == FULL
+    assert looks(output) == [32, 256]
 
 
 def test_without_room_to_look_it_goes_on() -> None:

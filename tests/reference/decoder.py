@@ -390,6 +390,7 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
     del canvas[:]
     canvas += [ids.mask] * min(next_ * block if rule.trust else half, half, rule.max_length)
     foretold: list[Guess] = []
+    ends_seen: list[int] = []
     goal, expected, doubted, wide, trusted = half, -1, None, False, rule.trust == 0
     while ids.mask in canvas:
         guesses = yield
@@ -419,8 +420,11 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
         if goal > 0 and doubted is not None and (not in_sight or end >= doubted + 16):
             wide = True
         goal = 0
-        seen = end if in_sight else max(expected, len(canvas))
-        expected = max(expected, seen) if wide else seen
+        if in_sight:
+            ends_seen.append(end)
+            expected = max(ends_seen) if wide else end
+        else:
+            expected = max(expected, len(canvas))
         commit_confident(canvas, guesses, rule, ids)
         first = canvas.index(ids.mask) if ids.mask in canvas else len(canvas)
         most = (first // block + next_) * block + rule.ahead

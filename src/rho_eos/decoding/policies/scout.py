@@ -22,15 +22,17 @@ from rho_eos.tokens import SpecialTokens
 LEAST_DROPPED = 8
 NEXT = 32  # MASKs that are written next: so many in whole blocks, one block at least
 CACHED = {"ahead": 256, "margin": 16}  # with the cache, where room is cheap and edits are rare
-CLEAR = 0.5  # an end within this share of half a look needs no longer canvas to be believed
-ROOMY = 32  # MASKs behind the end, and half of the text, where a short canvas is not to be trusted
+CLEAR = 0.5  # an end within this share of the canvas needs no longer one to be believed
+# What stays behind the end where a short canvas is not to be trusted: so many MASKs at least, and
+# such a share of the text.
+ROOMY, ROOMY_SHARE = 32, 0.5
 DOUBTFUL = 16  # an end that comes so much sooner than expected may be a compressed answer's
 
 
 class ScoutParams(CommitParams):
     look: int = setting(
         512,
-        "longest canvas that the length is read on; half of it is tried first",
+        "longest canvas that the length is read on; a short one and half of it are tried first",
         ge=1,
         le=LONGEST,
     )
@@ -74,17 +76,22 @@ class ScoutParams(CommitParams):
     @property
     def first_length(self) -> int:
         """Short, if it is to be tried whether that changes what the model writes."""
-        short = self.room(0) - self.ahead if self.trust else self.half_look
+        short = self.next if self.trust else self.half_look
         return max(self.min_new_tokens, min(short, self.half_look, self.max_new_tokens))
 
     @property
     def starts_anywhere(self) -> bool:
         return self.initial_length <= self.look
 
+    @property
+    def next(self) -> int:
+        """How many MASKs are written next: whole blocks."""
+        block = self.block_length or 1
+        return ceil(NEXT / block) * block
+
     def room(self, first: int) -> int:
         """How long a canvas is whose first MASK is there: what is written next, and `ahead`."""
-        block = self.block_length or 1
-        return (first // block + ceil(NEXT / block)) * block + self.ahead
+        return first - first % (self.block_length or 1) + self.next + self.ahead
 
 
 @register_policy
@@ -103,9 +110,9 @@ class Scout(Policy):
         super().__init__(params, special)
         self.goal = params.first_length  # nothing is committed on a canvas shorter than this
         self.foretold: Prediction | None = None  # by the first canvas, until the length is read
-        self.trusted = not params.trust  # a short canvas does not change what the model writes
-        self.wide = False  # it does: there is room for all of the text
-        self.expected: int | None = None  # where the text ended on the last canvas with room for it
+        self.wide = False  # a short canvas changes what the model writes: room for all of it stays
+        self.expected: int | None = None  # where the text ends, as far as it was seen
+        self.furthest = 0  # of the ends that were in sight
         self.doubted: int | None = None  # the early end that was looked into, once
 
     @property
@@ -150,15 +157,16 @@ class Scout(Policy):
             return
         if view.length < self._wanted:  # a canvas that was given
             return
+        trusted = not self.params.trust
         if self.foretold is None:
             self.foretold = prediction
         elif not self.wide:
-            self.trusted = confirmed(self.foretold, prediction) >= self.params.trust
-            self.wide = not self.trusted
+            trusted = confirmed(self.foretold, prediction) >= self.params.trust
+            self.wide = not trusted
         clear = end is not None and end <= CLEAR * view.length
         if view.length < self.params.half_look:
             self.goal = self.params.half_look
-        elif not clear and not self.trusted:
+        elif not clear and not trusted:
             self.goal = self.params.longest_look
 
     def _is_early(self, view: View, end: int) -> bool:
@@ -168,11 +176,18 @@ class Scout(Policy):
         return not ended and view.length < self.expected and self.expected - end >= DOUBTFUL
 
     def _believe(self, view: View, end: int | None) -> None:
-        """What this canvas says counts: it is long enough, or agrees."""
+        """This canvas is long enough, or agrees: what it says counts.
+
+        Where a short canvas changes the text, an end that comes nearer does not: a model that fits
+        its text to its canvas would bring it nearer, a little in each step.
+        """
         if self.goal and self.doubted is not None:
             self.wide |= end is None or end - self.doubted >= DOUBTFUL
-        seen = end if end is not None else max(self.expected or 0, view.length)
-        self.expected = max(seen, self.expected or 0) if self.wide else seen
+        self.furthest = max(self.furthest, end or 0)
+        if end is None:
+            self.expected = max(self.expected or 0, view.length)
+        else:
+            self.expected = self.furthest if self.wide else end
         self.foretold = None
         self.goal = 0
 
@@ -194,17 +209,15 @@ class Scout(Policy):
         return (Trim(count),) if count >= LEAST_DROPPED else ()
 
     def _needed(self, first: int, end: int | None) -> int:
-        """How long the canvas has to be, with its first MASK there.
-
-        Where a short canvas changes the text, room that was made for all of it stays: a model that
-        fits its text to its canvas would bring the end nearer, a little in each step.
-        """
+        """How long the canvas stays, whose first MASK is there; without an end in sight, gets."""
         assert self.expected is not None
         next_, margin = self.params.room(first), self.params.margin
         if not self.wide:
             return next_ if end is None else min(next_, end + margin)
-        roomy = self.expected + max(margin, ROOMY)
-        return max(next_, roomy) if end is None else max(roomy, self.expected * 3 // 2)
+        roomy = max(margin, ROOMY)
+        if end is None:
+            return max(next_, self.expected + roomy)
+        return self.expected + max(roomy, int(ROOMY_SHARE * self.expected))
 
 
 def confirmed(foretold: Prediction, prediction: Prediction) -> float:
