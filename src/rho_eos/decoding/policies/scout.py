@@ -45,7 +45,8 @@ class ScoutParams(CommitParams):
     )
     margin: int = setting(
         8,
-        f"MASKs to keep behind the end of the text, {CACHED['margin']} with the cache",
+        f"MASKs to keep behind the end of the text, {CACHED['margin']} with the cache; half of the "
+        f"text, {ROOMY} at least, where a short canvas changes what the model writes",
         ge=0,
         le=LONGEST,
     )
@@ -128,7 +129,7 @@ class Scout(Policy):
         if record.change > 0:
             return f"The text goes on: {record.change} more MASKs ahead of it."
         if record.change < 0:
-            return f"This room is not needed next: {-record.change} MASKs are dropped."
+            return f"This room is not needed: {-record.change} MASKs are dropped."
         return "The length holds."
 
     def commit(self, view: View, prediction: Prediction) -> Positions:
