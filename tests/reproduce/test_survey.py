@@ -284,3 +284,16 @@ def test_the_picture_names_every_start_also_those_of_later_sections(
     figure = draw(findings(study, survey()))
     [legend] = [axes.get_legend() for axes in figure.axes if axes.get_legend() is not None]
     assert [text.get_text() for text in legend.get_texts()] == ["4", "8"]
+
+
+def test_the_picture_leaves_out_a_section_of_one_policy(
+    byte_checkpoint: Path, tmp_path: Path, no_picture: None
+) -> None:
+    study = study_of(byte_checkpoint, tmp_path)
+    for threshold, policies in (("0.999", ["fixed"]), ("0.9", ["fixed", "frontier"])):
+        part = {"policies": policies, "thresholds": [threshold], "caches": ["none"]}
+        run(study, survey(**part), Deceived())
+    titles = [
+        axes.get_title() or axes.get_title("left") for axes in draw(findings(study, survey())).axes
+    ]
+    assert [title for title in titles if title] == ["τ 0.9, exact"]

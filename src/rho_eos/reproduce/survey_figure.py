@@ -42,7 +42,12 @@ def write_figure(found: Sequence[Finding], stem: Path) -> None:
 
 
 def draw(found: Sequence[Finding]) -> Any:
-    sections = list(dict.fromkeys(each.row.section for each in found))
+    """Sections in which policies are compared; if there are none, all."""
+    policies: dict[str, set[str]] = {}
+    for each in found:
+        policies.setdefault(each.row.section, set()).add(each.row.contender.name)
+    sections = [name for name, members in policies.items() if len(members) > 1] or list(policies)
+    found = [each for each in found if each.row.section in sections]
     starts = tuple(sorted({each.row.start for each in found}))
     drawn = {each.row.contender.label for each in found}
     labels = [each.label for each in contenders() if each.label in drawn]
