@@ -290,8 +290,8 @@ def test_the_picture_leaves_out_a_section_of_one_policy(
     byte_checkpoint: Path, tmp_path: Path, no_picture: None
 ) -> None:
     study = study_of(byte_checkpoint, tmp_path)
-    for threshold, policies in (("0.999", ["fixed"]), ("0.9", ["fixed", "frontier"])):
-        part = {"policies": policies, "thresholds": [threshold], "caches": ["none"]}
+    for threshold, names in (("0.999", ["fixed"]), ("0.9", ["fixed", "frontier"])):
+        part = {"policies": names, "thresholds": [threshold], "caches": ["none"]}
         run(study, survey(**part), Deceived())
     titles = [
         axes.get_title() or axes.get_title("left") for axes in draw(findings(study, survey())).axes
