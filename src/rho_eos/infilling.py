@@ -90,7 +90,7 @@ def encode_suffix(
 ) -> list[int]:
     """A text is the rest of a document and ends in EOS; token ids are taken as they are."""
     if not isinstance(suffix, str):
-        if not isinstance(suffix, Sequence) or isinstance(suffix, bytes):
+        if not isinstance(suffix, list | tuple):
             raise UserError(f"a suffix is a text or token ids, not {type(suffix).__name__}")
         check_ids("the suffix", suffix, vocabulary)
         if special.mask in suffix:
