@@ -339,6 +339,12 @@ def test_watch_without_a_terminal_prints_a_line_per_step(run: Run) -> None:
     assert "\x1b" not in result.out
 
 
+def test_watch_says_what_a_step_found_out(run: Run) -> None:
+    result = run("watch", "hello", "--delay", "0", "--policy", "scout", "--max-new-tokens", "300")
+    [found] = re.findall(r"^step +2 .*\n +(\d+)% of what 32 MASKs foretold", result.out, re.M)
+    assert result.code == 0 and int(found) <= 100
+
+
 def test_watch_on_a_terminal(byte_checkpoint: Path, tmp_path: Path) -> None:
     """A real pseudo-terminal: the panel is drawn, redrawn in place, and as wide as the screen."""
     words = ["rho_eos", "watch", "hello", "-m", byte_checkpoint, "--delay", "0", *SHORT]

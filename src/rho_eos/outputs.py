@@ -84,6 +84,7 @@ class StepRecord:
     #: new MASKs. None as a whole: nothing moved.
     moved: tuple[tuple[int | None, int], ...] | None = None
     written: tuple[tuple[int, int | None], ...] = ()  # by edits: (new position, token; None: MASK)
+    note: str = ""  # what the policy found out in this step, in a sentence, if anything
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

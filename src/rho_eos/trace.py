@@ -44,11 +44,15 @@ class Replay:
 
 
 def explain(params: DecodeParams, record: StepRecord) -> str:
-    """Why a step did what it did, in a sentence. No policy is asked about a window."""
+    """What a step found out, if anything, and why it did what it did to the length.
+
+    No policy is asked about a window.
+    """
     if not record.refresh:
         computed = f"{record.computed} of {record.exact} positions computed"
         return f"A window: {computed}, so the length holds."
-    return find_policy(params.policy).explain(params, record)
+    why = find_policy(params.policy).explain(params, record)
+    return f"{record.note} {why}" if record.note else why
 
 
 MARKER = b'{"object": "rho_eos.step", "id": "'

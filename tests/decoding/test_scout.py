@@ -5,6 +5,7 @@ import pytest
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.outputs import Output
+from rho_eos.trace import explain
 from tests.scripted import END_OF_TURN, EOS, MASK, Guesses, Script, encode, engine_of, run_all, says
 
 FULL = "".join(chr(ord("a") + at % 26) for at in range(150))
@@ -261,3 +262,50 @@ def test_an_end_that_is_committed_is_not_doubted() -> None:
     output = decode(script, policy="scout")
     assert output.text == FULL[:24]
     assert looks(output) == [32]
+
+
+def told(output: Output, **params: object) -> list[str]:
+    """What live views say of each step."""
+    asked = DecodeParams(**params)
+    return [explain(asked, record) for record in output.trace]
+
+
+def test_live_views_say_whether_a_short_canvas_is_trusted() -> None:
+    reads, trusts, *others = told(decode(says(FULL, 0.95), policy="scout"), policy="scout")
+    assert reads == "Nothing is written before the length is read: 224 more MASKs."
+    assert trusts.startswith("100% of what 32 MASKs foretold is foretold here, too: the model is")
+    assert trusts.endswith("MASKs are dropped.")
+    assert not any("foretold" in sentence for sentence in others)
+
+    reads, doubts, *others = told(decode(compresses(), policy="scout"), policy="scout")
+    assert doubts.startswith("0% of what 32 MASKs foretold is foretold here, too: a short canvas")
+    assert doubts.endswith("256 more MASKs.")
+    assert not any("foretold" in sentence for sentence in others)
+
+    untried = told(decode(compresses(), policy="scout", trust=0), policy="scout", trust=0)
+    assert not any("foretold" in sentence for sentence in untried)
+
+
+def test_live_views_say_how_a_doubt_ended() -> None:
+    compressed = decode(compresses(FULL[:120], FULL[:90]), policy="scout")
+
+    def script(prompt: list[int], canvas: list[int], step: int) -> Guesses:
+        return says(FULL if step < 34 else FULL[:60], 0.5)(prompt, canvas, step)
+
+    short = decode(script, policy="scout")
+    for output, ending in ((compressed, "The text is longer"), (short, "The text is no longer")):
+        sentences = told(output, policy="scout")
+        [at] = [at for at, said in enumerate(sentences) if said.startswith("To see where the")]
+        assert sentences[at + 1].startswith(ending)
+        assert sum(said.startswith("The text is ") for said in sentences) == 1
+
+
+def test_a_share_that_falls_short_is_not_rounded_up_to_what_is_asked() -> None:
+    def script(prompt: list[int], canvas: list[int], step: int) -> Guesses:
+        guesses = says(FULL, 0.95)(prompt, canvas, step)
+        if step == 0:  # 28 of 32 and a little: 89.7% by confidence
+            guesses.token[:4] = encode("WXYZ")
+            guesses.confidence[:4] = 0.763
+        return guesses
+
+    assert told(decode(script, policy="scout"), policy="scout")[1].startswith("89% of what 32")

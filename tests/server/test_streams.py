@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.decoding.registry import find_policy
+from rho_eos.trace import explain
 from tests.scripted import says
 from tests.server.conftest import MODEL, Process
 from tests.server.scripted_server import ControlledRunner, Scripted, chat_body, serving
@@ -81,7 +81,7 @@ def test_denoise_events_retell_the_whole_generation(policy: str, server: Process
     for step, record in zip(steps, want.trace, strict=True):
         assert (step["length"], step["masks"]) == (len(canvas), canvas.count(None))
         assert (step["rho"], step["action"]) == (record.rho, record.action)
-        assert step["why"] == find_policy(policy).explain(params, record)
+        assert step["why"] == explain(params, record)
         for position, text, confidence, is_end in step["committed"]:
             assert canvas[position] is None
             assert 0 < confidence <= 1

@@ -72,13 +72,14 @@ def _live(console: Any, screen: "Screen", events: Any, delay: float) -> None:
 
 
 def plain_line(record: StepRecord) -> str:
-    """What a step did, for logs and pipes."""
+    """What a step did, for logs and pipes; what it found out, in a line below."""
     rho = "  – " if record.rho is None else f"{record.rho:.2f}"
     change = f"{record.action} {record.change:+d}" if record.change else record.action
     return (
         f"step {record.step + 1:3d}  L {record.length:4d}  MASKs {record.masks:4d}  "
         f"ρ {rho}  {change:<13} {len(record.committed):3d} committed  "
         f"{record.computed:5d} of {record.exact:5d} positions"
+        + (f"\n          {record.note}" if record.note else "")
     )
 
 

@@ -107,6 +107,7 @@ class Step:
     edits: tuple[Edit, ...] = ()
     signal: float | None = None  # what the length decision was based on
     finished: bool | None = None  # None: once no MASK is left; else as the policy says
+    note: str = ""  # what it found out, for people, where a record of the step cannot show it
 
 
 class Policy(ABC):

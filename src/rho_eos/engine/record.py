@@ -48,6 +48,7 @@ class Done:
             committed=tuple(committed),
             moved=None if self.moved is None else tuple(runs(self.moved)),
             written=() if self.moved is None else self._written(chosen, self.moved, special.mask),
+            note=f"{self.step.note}",
         )
 
     def _written(

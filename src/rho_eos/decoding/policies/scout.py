@@ -28,6 +28,11 @@ CLEAR = 0.5  # an end within this share of the canvas needs no longer one to be 
 ROOMY, ROOMY_SHARE = 32, 0.5
 DOUBTFUL = 16  # an end that comes so much sooner than expected may be a compressed answer's
 
+# What live views say of what was found out.
+ROOM_AHEAD = "the model is trusted on a short canvas, with room for what comes next."
+ROOM_FOR_ALL = "a short canvas changes the text, so room for all of it stays."
+NO_LONGER = "The text is no longer here: the early end was true."
+
 
 class ScoutParams(CommitParams):
     look: int = setting(
@@ -115,6 +120,7 @@ class Scout(Policy):
         self.expected: int | None = None  # where the text ends, as far as it was seen
         self.furthest = 0  # of the ends that were in sight
         self.doubted: int | None = None  # the early end that was looked into, once
+        self.note = ""  # what this step found out
 
     @property
     def windows(self) -> bool:  # type: ignore[override]
@@ -136,15 +142,16 @@ class Scout(Policy):
         return commit_by_threshold(view, prediction, self.params, self.special)
 
     def step(self, view: View, prediction: Prediction) -> Step:
+        self.note = ""
         rho = density(view, prediction, self.special.eos)
         end = end_in_sight(view, prediction, self.special.eos)
         self._look(view, prediction, end)
         missing = self._wanted - view.length
         if missing > 0:
-            return Step(no_tokens(), (Append(missing),), rho)
+            return Step(no_tokens(), (Append(missing),), rho, note=self.note)
         self._believe(view, end)
         commit = self.commit(view, prediction)
-        return Step(commit, self._edits(view, prediction, commit, end), rho)
+        return Step(commit, self._edits(view, prediction, commit, end), rho, note=self.note)
 
     @property
     def _wanted(self) -> int:
@@ -162,8 +169,12 @@ class Scout(Policy):
         if self.foretold is None:
             self.foretold = prediction
         elif not self.wide:
-            trusted = confirmed(self.foretold, prediction) >= self.params.trust
+            share = confirmed(self.foretold, prediction)
+            trusted = share >= self.params.trust
             self.wide = not trusted
+            short = len(self.foretold.positions)
+            self.note = f"{percent(share)} of what {short} MASKs foretold is foretold here, too: "
+            self.note += ROOM_FOR_ALL if self.wide else ROOM_AHEAD
         clear = end is not None and end <= CLEAR * view.length
         if view.length < self.params.half_look:
             self.goal = self.params.half_look
@@ -183,7 +194,9 @@ class Scout(Policy):
         its text to its canvas would bring it nearer, a little in each step.
         """
         if self.goal and self.doubted is not None:
-            self.wide |= end is None or end - self.doubted >= DOUBTFUL
+            later = end is None or end - self.doubted >= DOUBTFUL
+            self.wide |= later
+            self.note = f"The text is longer here: {ROOM_FOR_ALL}" if later else NO_LONGER
         self.furthest = max(self.furthest, end or 0)
         if end is None:
             self.expected = max(self.expected or 0, view.length)
@@ -219,6 +232,11 @@ class Scout(Policy):
         if end is None:
             return max(next_, self.expected + roomy)
         return self.expected + max(roomy, int(ROOMY_SHARE * self.expected))
+
+
+def percent(share: float) -> str:
+    """Rounded down, so that what falls short of a bound is not shown as reaching it."""
+    return f"{int(100 * share)}%"
 
 
 def confirmed(foretold: Prediction, prediction: Prediction) -> float:
