@@ -197,7 +197,7 @@ class Engine:
         output = self._retire(row) if row.finish_reason else None
         # Where committed tokens may still be cut, nothing is final before the end.
         nothing_yet = output is None and row.policy.keeps is Keeps.NOTHING
-        prefix = output.token_ids if output else row.committed_prefix().tolist()
+        prefix = output.token_ids if output else row.standing.tokens
         final = output is not None
         delta = "" if nothing_yet else row.text.push(output.text if output else text, final)
         wanted = {Detail.OUTPUT: False, Detail.TEXT: bool(delta), Detail.STEPS: True}
@@ -205,7 +205,7 @@ class Engine:
             return
         draft = view.canvas.copy()
         draft[view.masked] = prediction.at(view.masked).token
-        draft = draft[0 if nothing_yet else row.settled :]
+        draft = draft[0 if nothing_yet else row.standing.settled :]
         handle.file(
             StepEvent(
                 record=record,
@@ -248,11 +248,11 @@ class Engine:
         """What is final: the committed prefix, or a template up to its first open gap."""
         texts, write = row.handle.request.texts, row.handle.request.write
         if not texts:
-            return self.detokenize(row.committed_prefix().tolist())
-        gaps = [self.detokenize(tokens) for tokens in row.gap_tokens()]
+            return self.detokenize(row.standing.tokens)
+        gaps = [self.detokenize(tokens) for tokens in row.standing.gap_tokens]
         if write is not None:
-            return "" if row.open_gap is not None else write(gaps)
-        rest = texts[-1] if row.open_gap is None else ""
+            return "" if row.standing.open_gap is not None else write(gaps)
+        rest = texts[-1] if row.standing.open_gap is None else ""
         return "".join(chain(*zip(texts[:-1], gaps, strict=False))) + rest
 
     def _tokens_of(self, text: str, tokens: list[int]) -> int:
@@ -268,7 +268,7 @@ class Engine:
             self.runner.release(row)
         assert row.finish_reason is not None
         text, stopped = self._text_so_far(row)
-        tokens = row.committed_prefix().tolist()
+        tokens = row.standing.tokens
         logprobs = row.returned_logprobs()
         if stopped:  # those that begin in the text
             tokens = tokens[: self._tokens_of(text, tokens)]
@@ -278,7 +278,7 @@ class Engine:
             text=text,
             finish_reason=row.finish_reason,
             token_ids=tokens,
-            canvas_token_ids=row.final_canvas().tolist(),
+            canvas_token_ids=row.standing.filled.tolist(),
             commit_steps=row.commits.step.tolist(),
             commit_positions=row.commits.position.tolist(),
             commit_probabilities=row.commits.probability.tolist(),
@@ -286,7 +286,7 @@ class Engine:
             trace=row.trace,
             logprobs=logprobs,
             error=error,
-            gaps=[self.detokenize(tokens) for tokens in row.gap_tokens()]
+            gaps=[self.detokenize(tokens) for tokens in row.standing.gap_tokens]
             if row.handle.request.texts
             else [],
         )

@@ -55,6 +55,10 @@ class Request:
         return self.params.first_length if self.canvas is None else len(self.canvas)
 
     @property
+    def gap_count(self) -> int:
+        return max(self.gaps or [0]) + 1
+
+    @property
     def between(self) -> dict[int, int]:
         """The given tokens on the canvas, by position."""
         pairs = zip(self.canvas or [], self.gaps or [], strict=False)

@@ -14,6 +14,7 @@ from rho_eos.engine.commits import Commits
 from rho_eos.engine.logprobs import Logprobs
 from rho_eos.engine.record import Done
 from rho_eos.engine.request import Handle, as_array
+from rho_eos.engine.standing import Standing, follow
 from rho_eos.engine.window import Window
 from rho_eos.outputs import FinishReason, StepRecord, TokenLogprob, Usage
 from rho_eos.streaming import TextDelta
@@ -76,6 +77,15 @@ class Row:
         return self.handle.request.params
 
     @property
+    def standing(self) -> Standing:
+        """What stands on its canvas now."""
+        request, before_suffix = self.handle.request, len(self.suffix) > 0
+        gave_up = before_suffix and self.finish_reason is FinishReason.LENGTH
+        return Standing(
+            self.canvas, self.gaps, request.gap_count, self.special, before_suffix, gave_up
+        )
+
+    @property
     def masked(self) -> Positions:
         return np.flatnonzero(self.canvas == self.special.mask)
 
@@ -88,7 +98,7 @@ class Row:
     def first_end(self) -> int:
         """No end of text is chosen before this position: a minimum length, or given text."""
         least = self.params.min_new_tokens
-        return least if self.policy.reads_ends else max(least, self._last_part)
+        return least if self.policy.reads_ends else max(least, self.standing.last_part)
 
     @property
     def forbidden(self) -> tuple[int, ...]:
@@ -153,7 +163,7 @@ class Row:
 
     def _with_hidden(self, hidden: Positions) -> tuple[np.ndarray, np.ndarray]:
         """Canvas and suffix with MASK in place of some of the given text."""
-        given = np.concatenate((self._given(), np.ones(len(self.suffix), dtype=bool)))
+        given = np.concatenate((self.standing.given, np.ones(len(self.suffix), dtype=bool)))
         if not given[hidden].all():
             raise EditError(f"policy {self.params.policy} may hide only text that was given")
         tokens = np.concatenate((self.canvas, self.suffix))
@@ -174,14 +184,14 @@ class Row:
         self._commit(step.commit, view.step, prediction)
         edits: tuple[Edit, ...] = ()
         moved = None
-        if self.params.early_stop and self._text_is_complete():
+        if self.params.early_stop and self.standing.is_complete:
             self.finish_reason = FinishReason.STOP
         else:
             edits = step.edits
             moved = self._apply(edits) if edits else None
             if self._has_ended(step):
                 self.finish_reason = self._reason_at_the_end()
-        if self.first_token is None and len(self.committed_prefix()):
+        if self.first_token is None and self.standing.returned.any():
             self.first_token = time.perf_counter()
         if self.window is not None:
             self._plan(self.window, refresh, view, prediction, step, moved)
@@ -229,65 +239,18 @@ class Row:
         if self.policy.windows and self.finish_reason is None:
             self.computed = window.positions(len(self.prompt), self.canvas)
 
-    @property
-    def settled(self) -> int:
-        """How many positions stand before the first MASK or end: they are final."""
-        closed = self._ends()
-        closed |= self.canvas == self.special.mask
-        return int(np.argmax(closed)) if closed.any() else len(self.canvas)
-
-    @property
-    def open_gap(self) -> int | None:
-        """The first gap that more tokens will come to; None: there is none."""
-        at = self.settled
-        if self._gave_up or at == len(self.canvas) or self.canvas[at] != self.special.mask:
-            return None
-        return 0 if self.gaps is None else int(self.gaps[at])
-
-    def committed_prefix(self) -> np.ndarray:
-        """The tokens before the first MASK or end that were not given: they can be sent."""
-        if self.gaps is None and not self._gave_up:
-            return self.canvas[: self.settled]
-        return self.canvas[self._returned()]
-
-    def gap_tokens(self) -> list[list[int]]:
-        """The same gap by gap, up to the first one that is still open."""
-        returned = self._returned()
-        if self.gaps is None:
-            return [self.canvas[returned].tolist()]
-        last = self.open_gap
-        if last is None:
-            last = max(self.handle.request.gaps or [0])
-        return [self.canvas[returned & (self.gaps == gap)].tolist() for gap in range(last + 1)]
-
-    def _returned(self) -> np.ndarray:
-        """(L,) bool. A row that gave up before a suffix returns all that it has."""
-        returned = ~self._given()
-        if self._gave_up:
-            returned &= self.canvas != self.special.mask
-        else:
-            returned[self.settled :] = False
-        return returned
-
-    @property
-    def _gave_up(self) -> bool:
-        return self.finish_reason is FinishReason.LENGTH and len(self.suffix) > 0
-
     def returned_logprobs(self) -> list[TokenLogprob] | None:
         """Those of the committed prefix, if they are asked for."""
         if self.logprobs is None:
             return None
-        return self.logprobs.at(np.flatnonzero(self._returned()), self.canvas, self.commits)
-
-    def final_canvas(self) -> np.ndarray:
-        """The canvas with what was never decoded behind the end reported as EOS."""
-        return np.where(self.canvas == self.special.mask, self.special.eos, self.canvas)
+        return self.logprobs.at(np.flatnonzero(self.standing.returned), self.canvas, self.commits)
 
     def usage(self) -> Usage:
         now = time.perf_counter()
         started = self.started if self.started is not None else now
         first = self.first_token
-        filled = self.final_canvas()[~self._given()]
+        standing = self.standing
+        filled = standing.filled[~standing.given]
         not_eos = np.flatnonzero(filled != self.special.eos)
         return Usage(
             prompt_tokens=self.handle.request.given_tokens,
@@ -322,40 +285,16 @@ class Row:
         if self.logprobs is not None:
             self.logprobs.committed(chosen)
 
-    def _text_is_complete(self) -> bool:
-        """No MASK is left before the first committed end: later positions are never returned."""
-        ends = np.flatnonzero(self._ends())
-        return len(ends) > 0 and not np.any(self.canvas[: ends[0]] == self.special.mask)
-
-    @property
-    def _last_part(self) -> int:
-        """Where the part of the canvas begins behind which no text is given."""
-        if len(self.suffix):
-            return len(self.canvas)
-        if self.gaps is None:
-            return 0
-        return int(np.max(np.flatnonzero(self.gaps < 0), initial=-1)) + 1
-
-    def _ends(self) -> np.ndarray:
-        """(L,) bool: where the text ends, which it cannot before text that is given."""
-        ends = self.special.is_end(self.canvas)
-        ends[: self._last_part] = False
-        return ends
-
-    def _given(self) -> np.ndarray:
-        """(L,) bool: the positions of the canvas that came with the request and stay."""
-        return np.zeros(len(self.canvas), dtype=bool) if self.gaps is None else self.gaps < 0
-
     def _has_ended(self, step: Step) -> bool:
         """Where the policy says so; one that says nothing ends with its last MASK."""
-        gaps = 1 if self.gaps is None else int(self.gaps.max(initial=0)) + 1
+        gaps = self.handle.request.gap_count
         if self.steps > 4 * gaps * self.params.max_new_tokens + 64:
             raise EditError(f"policy {self.params.policy} does not come to an end")
         return not len(self.masked) if step.finished is None else step.finished
 
     def _reason_at_the_end(self) -> FinishReason:
         """A canvas before a suffix is complete when it is full, any other when it has an end."""
-        complete = not len(self.masked) if len(self.suffix) else bool(self._ends().any())
+        complete = not len(self.masked) if len(self.suffix) else bool(self.standing.ends.any())
         return FinishReason.STOP if complete else FinishReason.LENGTH
 
     def _apply(self, edits: tuple[Edit, ...]) -> np.ndarray:
@@ -363,12 +302,12 @@ class Row:
         for edit in edits:
             if not isinstance(edit, self.policy.edits):
                 raise EditError(f"policy {self.params.policy} declares no {type(edit).__name__}")
-        given = int(np.count_nonzero(self._given()))
+        given = int(np.count_nonzero(self.standing.given))
         longest = self.params.max_new_tokens + given
         edited = apply_edits(self.canvas, edits, self.special.mask, longest)
         self._check_kept(edited.changed)
         if self.gaps is not None:
-            self.gaps = _followed(self.gaps, edited.moved)
+            self.gaps = follow(self.gaps, edited.moved)
         change = len(edited.canvas) - len(self.canvas)
         kept = edited.moved >= 0
         written = np.zeros(len(edited.canvas), dtype=bool)
@@ -383,7 +322,7 @@ class Row:
 
     def _check_kept(self, changed: Positions) -> None:
         """Given text stays, and committed tokens as far as the policy has promised that."""
-        if self._given()[changed].any():
+        if self.standing.given[changed].any():
             raise EditError(f"policy {self.params.policy} may not change text that was given")
         keeps = self.policy.keeps
         committed = changed[self.canvas[changed] != self.special.mask]
@@ -391,18 +330,3 @@ class Row:
             return
         if keeps is Keeps.ALL or committed[0] < self.masked.min(initial=len(self.canvas)):
             raise EditError(f"policy {self.params.policy} may not change a committed token")
-
-
-def _followed(gaps: np.ndarray, moved: np.ndarray) -> np.ndarray:
-    """The gap of each new position: that of the position it stands before, or else behind."""
-    unknown = -2
-    new = np.array([gaps[old] if old >= 0 else unknown for old in moved], dtype=np.int64)
-    for index in np.flatnonzero(new == unknown)[::-1]:
-        if index + 1 < len(new) and new[index + 1] >= 0:
-            new[index] = new[index + 1]
-    for index in np.flatnonzero(new == unknown):
-        if index and new[index - 1] >= 0:
-            new[index] = new[index - 1]
-    if np.any(new == unknown):
-        raise EditError("there is no gap between these two given texts")
-    return new
