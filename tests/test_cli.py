@@ -341,7 +341,7 @@ def test_watch_without_a_terminal_prints_a_line_per_step(run: Run) -> None:
 
 def test_watch_says_what_a_step_found_out(run: Run) -> None:
     result = run("watch", "hello", "--delay", "0", "--policy", "scout", "--max-new-tokens", "300")
-    [found] = re.findall(r"^step +2 .*\n +(\d+)% of what 32 MASKs foretold", result.out, re.M)
+    [found] = re.findall(r"^step +2 .*\n +256 MASKs confirm (\d+)%", result.out, re.M)
     assert result.code == 0 and int(found) <= 100
 
 

@@ -273,12 +273,12 @@ def told(output: Output, **params: object) -> list[str]:
 def test_live_views_say_whether_a_short_canvas_is_trusted() -> None:
     reads, trusts, *others = told(decode(says(FULL, 0.95), policy="scout"), policy="scout")
     assert reads == "Nothing is written before the length is read: 224 more MASKs."
-    assert trusts.startswith("100% of what 32 MASKs foretold is foretold here, too: the model is")
+    assert trusts.startswith("256 MASKs confirm 100% of what 32 foretold: the model is trusted")
     assert trusts.endswith("MASKs are dropped.")
     assert not any("foretold" in sentence for sentence in others)
 
     reads, doubts, *others = told(decode(compresses(), policy="scout"), policy="scout")
-    assert doubts.startswith("0% of what 32 MASKs foretold is foretold here, too: a short canvas")
+    assert doubts.startswith("256 MASKs confirm 0% of what 32 foretold: a short canvas changes")
     assert doubts.endswith("256 more MASKs.")
     assert not any("foretold" in sentence for sentence in others)
 
@@ -308,4 +308,6 @@ def test_a_share_that_falls_short_is_not_rounded_up_to_what_is_asked() -> None:
             guesses.confidence[:4] = 0.763
         return guesses
 
-    assert told(decode(script, policy="scout"), policy="scout")[1].startswith("89% of what 32")
+    assert told(decode(script, policy="scout"), policy="scout")[1].startswith(
+        "256 MASKs confirm 89% "
+    )

@@ -172,9 +172,9 @@ class Scout(Policy):
             share = confirmed(self.foretold, prediction)
             trusted = share >= self.params.trust
             self.wide = not trusted
-            short = len(self.foretold.positions)
-            self.note = f"{percent(share)} of what {short} MASKs foretold is foretold here, too: "
-            self.note += ROOM_FOR_ALL if self.wide else ROOM_AHEAD
+            room = ROOM_FOR_ALL if self.wide else ROOM_AHEAD
+            short, long = len(self.foretold.positions), view.length
+            self.note = f"{long} MASKs confirm {percent(share)} of what {short} foretold: {room}"
         clear = end is not None and end <= CLEAR * view.length
         if view.length < self.params.half_look:
             self.goal = self.params.half_look
