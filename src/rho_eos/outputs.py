@@ -100,6 +100,7 @@ class Output:
     Positions behind the end that were never decoded (early stop) are reported as EOS, which is what
     a position behind the end means; so no MASK id ever leaves the engine.
 
+    `token_positions` say where on the final canvas each of `token_ids` stands, and
     `commit_…` say for each position of the final canvas in which step the model committed its
     token, where that token stood then, and which probability it had; -1, -1 and 0 where the model
     committed nothing: a position never decoded, or a token that was given or that an edit wrote.
@@ -109,6 +110,7 @@ class Output:
     text: str
     finish_reason: FinishReason
     token_ids: list[int] = field(default_factory=list)
+    token_positions: list[int] = field(default_factory=list)
     canvas_token_ids: list[int] = field(default_factory=list)
     commit_steps: list[int] = field(default_factory=list)
     commit_positions: list[int] = field(default_factory=list)
@@ -121,7 +123,7 @@ class Output:
 
     def as_dict(self, commits: bool = False) -> dict[str, Any]:
         """A JSON-ready line; log-probabilities and trace only where they were asked for, and with
-        `commits` the step and the probability of each of `token_ids` (not of a template's)."""
+        `commits` the step and the probability of each of `token_ids`."""
         line: dict[str, Any] = {
             "id": self.id,
             "text": self.text,
@@ -134,10 +136,10 @@ class Output:
             line["gaps"] = self.gaps
         if self.logprobs is not None:
             line["logprobs"] = [each.as_dict() for each in self.logprobs]
-        if commits and not self.gaps:
-            count = len(self.token_ids)
-            line["commit_steps"] = self.commit_steps[:count]
-            line["commit_probabilities"] = self.commit_probabilities[:count]
+        if commits:
+            at = self.token_positions
+            line["commit_steps"] = [self.commit_steps[each] for each in at]
+            line["commit_probabilities"] = [self.commit_probabilities[each] for each in at]
         if self.trace:
             line["trace"] = [record.as_dict() for record in self.trace]
         return line

@@ -1,6 +1,9 @@
 """What live views say of a step is true of it, also where the canvas may grow no more."""
 
+import pytest
+
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.policy import figure
 from rho_eos.decoding.registry import find_policy
 from tests.scripted import encode, engine_of, run_all, says
 
@@ -27,3 +30,38 @@ def test_a_full_block_is_not_called_open() -> None:
     ]
     assert most[0] == "The block is not full yet."
     assert last == "The block is full: the text has ended, or the canvas is as long as it may be."
+
+
+def released(text: str, **how: object) -> list[str]:
+    return told(text, policy="released", max_new_tokens=512, **how)
+
+
+def test_eos_confidence_is_not_told_in_the_words_of_density() -> None:
+    """It is about the last positions of the canvas, not about how many MASKs there are."""
+    short, *_ = released("a" * 60, initial_length=16)
+    assert short.startswith("EOS confidence = 0.00 < 0.4: it is not sure that the text ends here")
+    long, *_ = released("a" * 60, initial_length=256)
+    assert long.startswith("EOS confidence = 0.95 > 0.8: the text surely ends here")
+    few, *_ = told("a" * 60, policy="rho-eos", initial_length=16)
+    assert few.startswith("ρ = 0.00 < 0.4: too few MASKs expect the end")
+
+
+@pytest.mark.parametrize(
+    ("number", "bounds", "text"),
+    [
+        (0.8999, (0.4, 0.9), "0.8999"),
+        (0.896, (0.4, 0.9), "0.896"),
+        (0.9, (0.4, 0.9), "0.90"),
+        (0.40001, (0.4, 0.9), "0.40001"),
+        (0.123456, (), "0.12"),
+    ],
+)
+def test_a_number_is_shown_on_its_side_of_what_it_is_compared_with(
+    number: float, bounds: tuple[float, ...], text: str
+) -> None:
+    assert figure(number, *bounds) == text
+
+
+def test_daedal_at_its_limit_does_not_speak_of_doubt() -> None:
+    *_, last = told("a" * 99, policy="daedal", initial_length=16, max_new_tokens=16)
+    assert last == "EOS confidence = 0.00: the canvas is as long as it may be."

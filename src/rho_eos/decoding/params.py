@@ -168,6 +168,11 @@ class DecodeParams(Settings):
         return self.least_room
 
     @property
+    def most_steps(self) -> int:
+        """Forwards, for each gap, after which a policy that has not ended never will."""
+        return 4 * self.max_new_tokens + 64
+
+    @property
     def starts_anywhere(self) -> bool:
         """Whether this initial length, and any shorter one, makes no difference."""
         return False

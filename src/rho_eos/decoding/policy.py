@@ -18,6 +18,7 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.outputs import StepRecord
 from rho_eos.tokens import SpecialTokens
 
+RHO = "ρ"
 Positions = np.ndarray  # (n,) int64, indices into the canvas, ascending
 
 
@@ -46,6 +47,15 @@ class View:
     def given(self) -> int:
         """How many positions of the canvas are text that was given."""
         return 0 if self.gaps is None else int(np.count_nonzero(self.gaps < 0))
+
+    def behind(self, count: int) -> int:
+        """The position behind the first `count` that are not given."""
+        if self.gaps is None:
+            return count
+        own = np.flatnonzero(self.gaps >= 0)
+        if not count:
+            return 0
+        return int(own[count - 1]) + 1 if count <= len(own) else self.length
 
     def gap_of(self, position: int) -> np.ndarray:
         """(L,) bool: the positions of the gap that this one belongs to."""
@@ -143,23 +153,30 @@ class Policy(ABC):
     def signal_name(cls, params: Any) -> str:
         """What the length decision is based on, in a word."""
         confidence = getattr(params, "signal", "density") == "confidence"
-        return "EOS confidence" if confidence else "ρ"
+        return "EOS confidence" if confidence else RHO
 
     @classmethod
     def explain(cls, params: Any, record: StepRecord) -> str:
         """Why a step did to the length what it did: a sentence for live views."""
         if record.signal is None:
             return _change(record)
-        now = f"{cls.signal_name(params)} = {record.signal:.2f}"
+        name = cls.signal_name(params)
+        now = f"{name} = {figure(record.signal, *(params.region or ()))}"
         if params.region is None:
             return f"{now}: {_change(record)}"
         low, high = params.region
+        few, most = "too few MASKs expect the end", "most MASKs expect the end"
+        if name != RHO:
+            few, most = "it is not sure that the text ends here", "the text surely ends here"
         if record.change > 0 and record.signal < low:
-            return f"{now} < {low:g}: too few MASKs expect the end, {_change(record)}"
+            return f"{now} < {low:g}: {few}, {_change(record)}"
         if record.change < 0 and record.signal > high:
-            return f"{now} > {high:g}: most MASKs expect the end, {_change(record)}"
+            return f"{now} > {high:g}: {most}, {_change(record)}"
         if not record.change and not low <= record.signal <= high:
-            return f"{now} is outside the region, but the length can change no more."
+            return (
+                f"{now} is outside the region, but the length is final: "
+                "the text is complete, or its limit is reached."
+            )
         return f"{now} is in the region: the length holds."
 
     def forbids(self, view: View) -> tuple[int, ...]:  # noqa: ARG002
@@ -186,6 +203,18 @@ class Policy(ABC):
     @abstractmethod
     def step(self, view: View, prediction: Prediction) -> Step:
         """What this step commits and how it changes the canvas. Called once for each forward."""
+
+
+def figure(number: float, *bounds: float) -> str:
+    """With two digits, or as many as it takes to stand on the right side of its bounds."""
+    for digits in range(2, 17):
+        text = f"{number:.{digits}f}"
+        shown = float(text)
+        if all(
+            (shown < bound, shown > bound) == (number < bound, number > bound) for bound in bounds
+        ):
+            return text
+    return f"{number}"
 
 
 def _change(record: StepRecord) -> str:

@@ -197,12 +197,14 @@ class Engine:
         output = self._retire(row) if row.finish_reason else None
         # Where committed tokens may still be cut, nothing is final before the end.
         nothing_yet = output is None and row.policy.keeps is Keeps.NOTHING
-        prefix = output.token_ids if output else row.standing.tokens
         final = output is not None
         delta = "" if nothing_yet else row.text.push(output.text if output else text, final)
         wanted = {Detail.OUTPUT: False, Detail.TEXT: bool(delta), Detail.STEPS: True}
         if not final and not wanted[handle.detail]:
             return
+        prefix = output.token_ids if output else self._final_tokens(row, text)
+        prefix = [] if nothing_yet else prefix
+        logprobs = output.logprobs if output else row.returned_logprobs()
         draft = view.canvas.copy()
         draft[view.masked] = prediction.at(view.masked).token
         draft = draft[0 if nothing_yet else row.standing.settled :]
@@ -210,11 +212,11 @@ class Engine:
             StepEvent(
                 record=record,
                 delta=delta,
-                token_ids=[] if nothing_yet else prefix,
+                token_ids=prefix,
                 draft_ids=draft[draft != self.special.mask].tolist(),  # a window sees not all
                 positions_evaluated=row.positions_evaluated,
                 output=output,
-                logprobs=output.logprobs if output else row.returned_logprobs(),
+                logprobs=None if logprobs is None else logprobs[: len(prefix)],
                 detokenize=self.detokenize,
             )
         )
@@ -255,10 +257,17 @@ class Engine:
         rest = texts[-1] if row.standing.open_gap is None else ""
         return "".join(chain(*zip(texts[:-1], gaps, strict=False))) + rest
 
-    def _tokens_of(self, text: str, tokens: list[int]) -> int:
-        """How many tokens it takes to write a text that they begin with."""
+    def _final_tokens(self, row: Row, text: str) -> list[int]:
+        """The committed prefix, less what may turn out to be the beginning of a stop string."""
+        tokens = row.standing.tokens
+        if not row.params.stop or row.handle.request.texts or row.text.sent >= len(text):
+            return tokens
+        return tokens[: self._tokens_of(row.text.sent + 1, tokens) - 1]
+
+    def _tokens_of(self, length: int, tokens: list[int]) -> int:
+        """How many tokens it takes to write so many characters of their text."""
         return bisect_left(
-            range(len(tokens)), len(text), key=lambda count: len(self.detokenize(tokens[:count]))
+            range(len(tokens)), length, key=lambda count: len(self.detokenize(tokens[:count]))
         )
 
     def _retire(self, row: Row, error: str | None = None) -> Output:
@@ -268,17 +277,19 @@ class Engine:
             self.runner.release(row)
         assert row.finish_reason is not None
         text, stopped = self._text_so_far(row)
-        tokens = row.standing.tokens
+        standing = row.standing
+        tokens = standing.tokens
         logprobs = row.returned_logprobs()
         if stopped:  # those that begin in the text
-            tokens = tokens[: self._tokens_of(text, tokens)]
+            tokens = tokens[: self._tokens_of(len(text), tokens)]
             logprobs = None if logprobs is None else logprobs[: len(tokens)]
         return Output(
             id=row.id,
             text=text,
             finish_reason=row.finish_reason,
             token_ids=tokens,
-            canvas_token_ids=row.standing.filled.tolist(),
+            token_positions=np.flatnonzero(standing.returned)[: len(tokens)].tolist(),
+            canvas_token_ids=standing.filled.tolist(),
             commit_steps=row.commits.step.tolist(),
             commit_positions=row.commits.position.tolist(),
             commit_probabilities=row.commits.probability.tolist(),
@@ -286,7 +297,7 @@ class Engine:
             trace=row.trace,
             logprobs=logprobs,
             error=error,
-            gaps=[self.detokenize(tokens) for tokens in row.standing.gap_tokens]
+            gaps=[self.detokenize(tokens) for tokens in standing.gap_tokens]
             if row.handle.request.texts
             else [],
         )

@@ -43,6 +43,7 @@ class Row:
     expansions: int = 0
     contractions: int = 0
     finish_reason: FinishReason | None = None
+    gave_up: bool = False  # with MASKs left before given text, or behind it
     trace: list[StepRecord] = field(default_factory=list)
     _view: View | None = None  # of the next forward, once it was asked for
     logprobs: Logprobs | None = None  # where they are asked for
@@ -79,11 +80,8 @@ class Row:
     @property
     def standing(self) -> Standing:
         """What stands on its canvas now."""
-        request, before_suffix = self.handle.request, len(self.suffix) > 0
-        gave_up = before_suffix and self.finish_reason is FinishReason.LENGTH
-        return Standing(
-            self.canvas, self.gaps, request.gap_count, self.special, before_suffix, gave_up
-        )
+        count, before_suffix = self.handle.request.gap_count, len(self.suffix) > 0
+        return Standing(self.canvas, self.gaps, count, self.special, before_suffix, self.gave_up)
 
     @property
     def masked(self) -> Positions:
@@ -97,7 +95,7 @@ class Row:
     @property
     def first_end(self) -> int:
         """No end of text is chosen before this position: a minimum length, or given text."""
-        least = self.params.min_new_tokens
+        least = self.view().behind(self.params.min_new_tokens)
         return least if self.policy.reads_ends else max(least, self.standing.last_part)
 
     @property
@@ -190,7 +188,7 @@ class Row:
             edits = step.edits
             moved = self._apply(edits) if edits else None
             if self._has_ended(step):
-                self.finish_reason = self._reason_at_the_end()
+                self._end()
         if self.first_token is None and self.standing.returned.any():
             self.first_token = time.perf_counter()
         if self.window is not None:
@@ -287,15 +285,19 @@ class Row:
 
     def _has_ended(self, step: Step) -> bool:
         """Where the policy says so; one that says nothing ends with its last MASK."""
-        gaps = self.handle.request.gap_count
-        if self.steps > 4 * gaps * self.params.max_new_tokens + 64:
+        if self.steps > max(1, self.handle.request.gap_count) * self.params.most_steps:
             raise EditError(f"policy {self.params.policy} does not come to an end")
         return not len(self.masked) if step.finished is None else step.finished
 
-    def _reason_at_the_end(self) -> FinishReason:
-        """A canvas before a suffix is complete when it is full, any other when it has an end."""
-        complete = not len(self.masked) if len(self.suffix) else bool(self.standing.ends.any())
-        return FinishReason.STOP if complete else FinishReason.LENGTH
+    def _end(self) -> None:
+        """A canvas before a suffix is complete when it is full, and so is one whose ends the policy
+        has taken away; any other when it has an end."""
+        full = not len(self.masked)
+        by_being_full = len(self.suffix) > 0 or self.policy.reads_ends
+        complete = (full and by_being_full) or bool(self.standing.ends.any())
+        self.finish_reason = FinishReason.STOP if complete else FinishReason.LENGTH
+        among_given_text = len(self.suffix) > 0 or self.gaps is not None
+        self.gave_up = not complete and among_given_text
 
     def _apply(self, edits: tuple[Edit, ...]) -> np.ndarray:
         """Edit the canvas, if the policy may, and return for each new position the old one."""

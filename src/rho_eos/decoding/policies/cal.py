@@ -79,6 +79,10 @@ class Cal(Policy):
 
     @classmethod
     def explain(cls, params: CalParams, record: StepRecord) -> str:
+        if record.signal is None and not record.committed:
+            return "No text behind this gap says how long it is: " + (
+                "it gets all the room that is left." if record.change else "its length holds."
+            )
         if record.signal is None:
             return "The length is found; what the model is sure of is written."
         now = f"{cls.signal_name(params)} = {record.signal:.3f}"

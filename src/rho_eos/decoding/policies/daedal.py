@@ -9,7 +9,16 @@ from rho_eos.decoding.commit import CommitParams, commit_by_threshold, first_ope
 from rho_eos.decoding.edits import Append, Edit, Insert, Trim
 from rho_eos.decoding.expansion import RegionParams
 from rho_eos.decoding.params import LONGEST
-from rho_eos.decoding.policy import Keeps, Needs, Policy, Positions, Prediction, Step, View
+from rho_eos.decoding.policy import (
+    Keeps,
+    Needs,
+    Policy,
+    Positions,
+    Prediction,
+    Step,
+    View,
+    figure,
+)
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import SIGNALS
 from rho_eos.outputs import StepRecord
@@ -64,14 +73,16 @@ class Daedal(Policy):
     def explain(cls, params: DaedalParams, record: StepRecord) -> str:
         if record.signal is None:
             return "The length holds."
-        now = f"{cls.signal_name(params)} = {record.signal:.2f}"
         low, high, grown = params.rho_low, params.rho_high, record.change
+        now = f"{cls.signal_name(params)} = {figure(record.signal, low, high)}"
         if record.action == "expand":
             return f"{now} < {low:g}: the canvas grows by {grown} before anything is written."
         if record.action == "close":
             return f"{now}: long enough. Growing ends, with {grown} EOS behind the canvas."
         if record.action == "insert":
             return f"{now} < {high:g}: MASKs are inserted where the model is most doubtful."
+        if record.length >= params.max_new_tokens:
+            return f"{now}: the canvas is as long as it may be."
         if record.signal < high:
             return f"{now} < {high:g}, but no MASK is doubtful enough to insert."
         return f"{now}: the end is sure, nothing is inserted."

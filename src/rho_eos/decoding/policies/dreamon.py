@@ -39,6 +39,10 @@ class DreamOnParams(DecodeParams):
         limit = given.get("max_new_tokens", cls.model_fields["max_new_tokens"].default)
         return {"expansions": limit} if type(limit) is int and limit >= 0 else {}
 
+    @property
+    def most_steps(self) -> int:
+        return max(super().most_steps, self.steps)
+
 
 @register_policy
 class DreamOn(Policy):
@@ -49,7 +53,6 @@ class DreamOn(Policy):
     summary = "Fills one MASK a step; the model may make it two, or delete it and those behind."
     Params = DreamOnParams
     edits = (Insert, Delete)
-    windows = True
     infills = True
     reads_ends = True
     params: DreamOnParams
@@ -58,6 +61,12 @@ class DreamOn(Policy):
         super().__init__(params, special)
         self.needs = Needs(entropy=params.order == "entropy", margin=params.order == "topk_margin")
         self.expanded = 0
+        self.made = 0  # forwards
+
+    @property
+    def windows(self) -> bool:  # type: ignore[override]
+        """Not in the last forward, which has to end the row."""
+        return self.made + 1 < self.params.steps
 
     @classmethod
     def refuse(cls, special: SpecialTokens) -> None:
@@ -74,6 +83,7 @@ class DreamOn(Policy):
 
     def commit(self, view: View, prediction: Prediction) -> Positions:
         """In a window step: nothing where the length has to change, which takes a refresh."""
+        self.made = view.step + 1
         chosen, token = self._next(view, prediction)
         changes = token in (self.special.expand, self.special.eos)
         return no_tokens() if changes else np.array([chosen])
@@ -88,8 +98,9 @@ class DreamOn(Policy):
         return (self.special.expand,) if full or self.expanded >= params.expansions else ()
 
     def step(self, view: View, prediction: Prediction) -> Step:
+        self.made = view.step + 1
         chosen, token = self._next(view, prediction)
-        finished = True if view.step + 1 >= self.params.steps else None
+        finished = True if self.made >= self.params.steps else None
         if token == self.special.expand:
             self.expanded += 1
             return Step(no_tokens(), (Insert(chosen, 1),), finished=finished)
@@ -109,9 +120,11 @@ class DreamOn(Policy):
         return int(masks.positions[best]), int(masks.token[best])
 
     def _deleted(self, view: View, chosen: int) -> Positions:
-        """The MASKs of the gap from the first EOS of the whole row on, of which this is one."""
+        """The MASKs of the gap from the first EOS of the whole row on, of which this is one; a
+        minimum length stays."""
         eos = self.special.eos
         first = 0 if eos in view.prompt else chosen
         earlier = np.flatnonzero(view.canvas[:first] == eos)
         first = int(earlier[0]) if len(earlier) else first
+        first = max(first, view.behind(self.params.min_new_tokens))
         return view.masked[(view.masked >= first) & view.gap_of(chosen)[view.masked]]

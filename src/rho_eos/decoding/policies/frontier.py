@@ -37,7 +37,7 @@ class Frontier(Policy):
                 f"No end in sight and fewer than {params.ahead} MASKs open: {record.change} more."
             )
         if record.change < 0:
-            return f"The end is in sight: all but {params.margin} MASKs behind it are dropped."
+            return f"The end is in sight: {-record.change} of the MASKs behind it are dropped."
         return "The length holds."
 
     def commit(self, view: View, prediction: Prediction) -> Positions:

@@ -135,7 +135,7 @@ class Scout(Policy):
         if record.change > 0:
             return f"The text goes on: {record.change} more MASKs ahead of it."
         if record.change < 0:
-            return f"This room is not needed: {-record.change} MASKs are dropped."
+            return f"The rest of the canvas is not needed: {-record.change} MASKs are dropped."
         return "The length holds."
 
     def commit(self, view: View, prediction: Prediction) -> Positions:
