@@ -122,6 +122,7 @@ def infilling(draw: st.DrawFn) -> tuple[DecodeParams, list[int], list[int]]:
     sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=3))
     limit = draw(st.integers(sum(sizes), 40))
     lengths = {"initial_length": sum(sizes), "max_new_tokens": limit}
+    lengths["min_new_tokens"] = draw(st.one_of(st.just(0), st.integers(1, sum(sizes))))
     policy = draw(st.sampled_from(["fixed", "cal", "dreamon"]))
     own: dict[str, object] = {}
     if policy == "dreamon":
@@ -145,9 +146,12 @@ def infilling(draw: st.DrawFn) -> tuple[DecodeParams, list[int], list[int]]:
 
 
 @settings(max_examples=120, deadline=None)
-@given(scripts, infilling(), st.booleans())
+@given(scripts, infilling(), st.booleans(), st.booleans())
 def test_given_text_stays_gaps_are_filled_and_it_ends(
-    script: Script, how: tuple[DecodeParams, list[int], list[int]], followed: bool
+    script: Script,
+    how: tuple[DecodeParams, list[int], list[int]],
+    followed: bool,
+    after_an_end: bool,
 ) -> None:
     params, canvas, gaps = how
     dash = encode("-")[0]
@@ -161,7 +165,8 @@ def test_given_text_stays_gaps_are_filled_and_it_ends(
     runner = ScriptedRunner(without_dashes)
     engine = RecordingEngine(runner, WITH_EXPAND)
     suffix = encode("end") if followed else []
-    engine.add("only", encode("?"), params, canvas=canvas, gaps=gaps, suffix=suffix)
+    prompt = [*encode("?"), *([EOS] if after_an_end else [])]
+    engine.add("only", prompt, params, canvas=canvas, gaps=gaps, suffix=suffix)
     output = run_all(engine)["only"]
     last = engine.steps["only"][-1].after
     given = [token for token, gap in zip(canvas, gaps, strict=True) if gap < 0]
@@ -176,6 +181,8 @@ def test_given_text_stays_gaps_are_filled_and_it_ends(
             if record.moved is None:
                 assert after[position] == token
         assert len(following.before) == len(after)
+    if output.finish_reason == "stop":
+        assert len(output.token_ids) >= params.min_new_tokens
     if followed and output.finish_reason == "stop":
         assert len(output.token_ids) == output.usage.n_token
         if params.policy != "dreamon":
