@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rho_eos.evals.runs.report import TaskSummary
+from rho_eos.evals.runs.report import NONE, TaskSummary
 from rho_eos.evals.runs.stats import Estimate
 from rho_eos.reproduce.profiles import PROFILES
 from rho_eos.reproduce.survey import SURVEYS, Part, Survey, SurveyRow, plan_survey
 from rho_eos.reproduce.survey_figure import write_figure
-from rho_eos.reproduce.survey_table import ALL, Finding, result_of
+from rho_eos.reproduce.survey_table import ALL, Finding, comparable, result_of
 
 DOCS = Path(__file__).parent
 MARK = re.compile(r"(<!-- ([a-z-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
@@ -60,25 +60,30 @@ def facts(folder: Path) -> str:
     )
 
 
-def join_survey(name: str, folder: Path, page: str, earlier: Path) -> None:
+def join_survey(name: str, folder: Path, page: str, earlier: Path, asked_of: Path) -> None:
     """The folder's survey with the rows that only an earlier CSV has; where both do, the folder's.
 
-    Numbers are those that a table shows. What follows from several rows is made anew.
+    Numbers are those that a table shows. What follows from several rows is made anew. `asked_of`:
+    the folder as the user calls it.
     """
     before, now = read_rows(earlier), read_rows(folder / f"{name}.csv")
     if before.keys() <= now.keys():
         return
     about = json.loads((folder / "reproduction.json").read_text(encoding="utf-8"))
     text = (folder / f"{name}.md").read_text(encoding="utf-8")
-    asked = next(line for line in text.splitlines() if line.startswith(f"{about['model']}, "))
+    model = f"{about['model']} (weights {about['weights'][:8]}), "
+    asked = next((line for line in text.splitlines() if line.startswith(model)), None)
+    if asked is None:
+        sys.exit(f"{asked_of}: {name}.md does not say what was asked; run reproduce again, on it")
     if asked not in page.splitlines() or len({row["n"] for row in (before | now).values()}) > 1:
-        sys.exit(f"{folder}: {name} of this page was not asked the same: {asked}")
+        sys.exit(f"{asked_of}: {name} of this page was not asked the same: {asked}")
     [survey] = plan_survey(name, PROFILES[about["profile"]], [], Part())
     assert isinstance(survey, Survey)
     keys = {(row.section, row.contender.label, f"{row.start}"): row for row in survey.every}
     if unknown := (before | now).keys() - keys.keys():
-        sys.exit(f"{folder}: {name} has rows that are not in its plan: {sorted(unknown)}")
-    found = [finding(row, (before | now)[key]) for key, row in keys.items() if key in before | now]
+        sys.exit(f"{asked_of}: {name} has rows that are not in its plan: {sorted(unknown)}")
+    rows = before | now
+    found = comparable([finding(row, rows[key]) for key, row in keys.items() if key in rows])
     result_of(survey, found, asked).write(folder)
     write_figure(found, folder / name)
 
@@ -104,7 +109,7 @@ def finding(row: SurveyRow, cells: Mapping[str, str]) -> Finding:
             "nfe": estimate(cells["NFE"]),
             "adjustments": estimate(cells["edits"]),
         },
-        estimate(cells["E_ratio %"], 100),
+        None if cells["E_ratio %"] == NONE else estimate(cells["E_ratio %"], 100),
         seconds=0.0,
     )
     return Finding(row, summary, early=float(cells["ended early %"]) / 100)
@@ -127,7 +132,7 @@ def main(folder: Path, docs: Path = DOCS) -> None:
         text = page.read_text(encoding="utf-8")
         for name in SURVEYS:
             if (whole / f"{name}.csv").exists() and (kept / f"{name}.csv").exists():
-                join_survey(name, whole, text, kept / f"{name}.csv")
+                join_survey(name, whole, text, kept / f"{name}.csv", folder)
         page.write_text(fill(text, whole), encoding="utf-8")
         for pattern in ("*.png", "*.svg", "*.csv"):
             for file in sorted(whole.glob(pattern)):

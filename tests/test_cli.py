@@ -111,6 +111,7 @@ def test_trace_file_has_one_line_per_step(run: Run, tmp_path: Path) -> None:
             "initial_length is 'x', but takes an integer",
         ),
         (["generate", "hi", "--preset", "mid"], "preset is 'mid', but takes one of asym, sym"),
+        (["generate", "hi", "--policy", "asym"], "scout; asym is a preset of rho-eos"),
         (["generate", "hi", "--initial-length", "4096"], "at most max_new_tokens"),
         (["generate", "hi", "--bogus"], "No such option: --bogus"),
         (["generate", ""], "the prompt is empty"),

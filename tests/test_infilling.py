@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.infill import cases, put_back, restored
@@ -138,6 +139,17 @@ def test_policies_that_end_with_the_text_take_no_suffix(llm: LLM, policy: str) -
     assert llm.fill("a ___{3}").usage.n_token == 3
 
 
+def test_token_ids_may_be_an_array(llm: LLM) -> None:
+    """As rollouts hand them out."""
+    how = {"policy": "fixed", "initial_length": 4}
+    before, behind = np.array([70, 71]), np.array([72, 73])
+    given = llm.infill(before.tolist(), behind.tolist(), how)
+    assert llm.infill(before, behind, how).token_ids == given.token_ids
+    template = [70, 71, *[llm.special.mask] * 4, 72]
+    filled = llm.fill(np.array(template), how)
+    assert filled.token_ids == llm.fill(template, how).token_ids
+
+
 def test_what_is_refused(llm: LLM) -> None:
     mask = llm.special.mask
     with pytest.raises(UserError, match="needs a model with an EXPAND token"):
@@ -191,6 +203,8 @@ def test_a_template_keeps_to_the_lengths_that_are_asked_for(tiny: LLM) -> None:
         assert len(stated.token_ids) == 4
     with pytest.raises(UserError, match="max_new_tokens is 5, but the gaps have 20 MASKs"):
         tiny.fill("a___{20} b", {"max_new_tokens": 5})
+    with pytest.raises(UserError, match="gaps have 78 MASKs, 8 of them where none are stated"):
+        tiny.fill("a___{70} b ___", {"max_new_tokens": 70})
     with pytest.raises(UserError, match="min_new_tokens is 30, but the gaps have 2 MASKs"):
         tiny.fill("a___{2} b", {"min_new_tokens": 30})
     for template in ("a___\n    return xs", "a___ b ___\n    return xs"):

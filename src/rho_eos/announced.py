@@ -29,12 +29,12 @@ def load(engine_options: dict[str, Any]) -> "LLM":
         said.propagate = propagate
 
 
-def remark_on(model: str, prompt: Any, said: set[str] | None = None) -> None:
+def remark_on(model: str, prompt: Any, said: set[str] | None = None, *, beside: Any = None) -> None:
     """Say so if this prompt is of a kind the embedded model was never taught; unless it is in
-    `said`, where it then is."""
+    `said`, where it then is. `beside`: a suffix or a template."""
     from rho_eos.tiny.scope import note_on
 
-    note = note_on(model, prompt)
+    note = note_on(model, prompt, beside)
     said = set() if said is None else said
     if note is not None and note not in said:
         said.add(note)

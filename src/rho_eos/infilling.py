@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+
 from rho_eos.decoding.registry import policies
 from rho_eos.errors import UserError
 from rho_eos.prompts import check_ids, check_whole
@@ -40,6 +42,11 @@ class Layout:
     suffix: list[int]
     texts: tuple[str, ...] = field(default=())  # around the gaps
     sized: frozenset[int] = frozenset()  # gaps whose text says how long they are
+
+
+def listed(given: Any) -> Any:
+    """Token ids may come as an array, as rollouts hand them out."""
+    return given.tolist() if isinstance(given, np.ndarray) else given
 
 
 def stands_before_text(suffix: Given | None, template: Given | None) -> bool:
@@ -92,7 +99,7 @@ def encode_suffix(
     if not isinstance(suffix, str):
         if not isinstance(suffix, list | tuple):
             raise UserError(f"a suffix is a text or token ids, not {type(suffix).__name__}")
-        check_ids("the suffix", suffix, vocabulary)
+        check_ids("the suffix", suffix, vocabulary, also="text or a ")
         if special.mask in suffix:
             raise UserError(
                 f"the suffix holds the MASK id {special.mask}; several gaps make a template"
@@ -167,7 +174,7 @@ def _split_text(
 def _split_ids(
     template: Sequence[int], special: SpecialTokens, vocabulary: int
 ) -> tuple[list[list[int]], list[int]]:
-    check_ids("template", template, vocabulary)
+    check_ids("template", template, vocabulary, also="text or a ")
     pieces: list[list[int]] = [[]]
     sizes: list[int] = []
     for masked, group in groupby(template, lambda token: token == special.mask):

@@ -13,7 +13,7 @@ from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, LogitsProcessor, Request, StepEvent
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.errors import UserError
-from rho_eos.infilling import Given, default_policy, stands_before_text
+from rho_eos.infilling import Given, default_policy, listed, stands_before_text
 from rho_eos.models.loading import choose_device, load_model, open_checkpoint
 from rho_eos.models.placement import place
 from rho_eos.outputs import Output
@@ -172,6 +172,7 @@ class LLM:
         answer to it. Without a policy in `params` the length is found: by the model itself if it
         was trained to (DreamOn), else by a search.
         """
+        prefix, suffix = listed(prefix), listed(suffix)
         own = _checked(params, keywords, self._completing(suffix, None))
         id = str(next(self._ids))
         if prompt is None:
@@ -198,6 +199,7 @@ class LLM:
         written out are as many. Token ids have a gap where the MASK id stands. With a `prompt` the
         template is the answer to it.
         """
+        template = listed(template)
         own = _checked(params, keywords, self._completing(None, template))
         asked = None if prompt is None else {"messages": _as_messages(prompt)}
         request = self.preparer.prepare(asked, own, id=str(next(self._ids)), template=template)

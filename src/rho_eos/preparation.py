@@ -167,8 +167,11 @@ class Preparer:
             length = len(canvas) - layout.gaps.count(-1)
             limit = max(params.max_new_tokens, length)
             if limit > params.max_new_tokens and "max_new_tokens" in params.model_fields_set:
+                mixed = 0 < len(layout.sized) <= max(layout.gaps)
+                each = f", {params.initial_length} of them where none are stated" if mixed else ""
                 raise UserError(
                     f"max_new_tokens is {params.max_new_tokens}, but the gaps have {length} MASKs"
+                    + each
                 )
             return params.replaced(initial_length=length, max_new_tokens=limit)
         check_ids("canvas", canvas, self.checkpoint.config.vocab_size)

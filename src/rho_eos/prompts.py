@@ -116,11 +116,11 @@ def kind_of(prompt: Prompt) -> tuple[str, Any]:
     return ("messages" if isinstance(prompt[0], Mapping) else "prompt_token_ids"), prompt
 
 
-def check_ids(name: str, ids: Any, vocabulary: int) -> None:
+def check_ids(name: str, ids: Any, vocabulary: int, also: str = "") -> None:
     listed = isinstance(ids, Sequence) and not isinstance(ids, str | bytes)
     whole = listed and all(type(token) is int for token in ids)
     if not whole or not ids:
-        raise UserError(f"{name} takes a non-empty list of integers")
+        raise UserError(f"{name} takes a {also}non-empty list of integers")
     for token in ids:
         if not 0 <= token < vocabulary:
             raise UserError(f"{name} holds {token}; the vocabulary has {vocabulary} ids")

@@ -88,6 +88,20 @@ def test_others_are_not(prompt: str) -> None:
     assert note_on("tiny", {"prompt_token_ids": [7, 8]}) is None
 
 
+def test_of_a_text_with_gaps_the_beginning_counts() -> None:
+    """Where lines of a program are wanted, others stand behind the problem."""
+    problem = TASKS["tiny-mbpp"].problem(5)
+    begun, rest = problem.answer[:40], problem.answer[50:]
+    document = f"{problem.prompt}\n{begun}"
+    assert note_on("tiny", document) == NOTE  # as a message
+    assert note_on("tiny", document, rest) is None
+    assert note_on("tiny", {"prompt": document}, rest) is None
+    assert note_on("tiny", None, f"{document}___{rest}") is None
+    assert note_on("tiny", None, f"{begun}___{rest}") == NOTE
+    assert note_on("tiny", "Count to three.", "four") == NOTE
+    assert note_on("tiny", {"prompt_token_ids": [7, 8]}, rest) is None
+
+
 def test_commands_say_it_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

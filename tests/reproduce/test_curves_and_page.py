@@ -85,9 +85,9 @@ def test_a_survey_run_in_parts_is_joined(tmp_path: Path) -> None:
         {("Blocks until EOS", start): (90.0, 1000) for start in starts}
         | {("Scout", start): (97.0, 1500) for start in starts},
     )
-    asked = "tiny, the first 200 samples of a task: tiny-gsm."
+    asked = "tiny (weights 01234567), the first 200 samples of a task: tiny-gsm."
     (folder / "lengths.md").write_text(f"# Every way\n\n{asked}\n", encoding="utf-8")
-    about = {"model": "tiny", "profile": "tiny"}
+    about = {"model": "tiny", "profile": "tiny", "weights": "0123456789"}
     (folder / "reproduction.json").write_text(json.dumps(about))
     (docs / "results.md").write_text(f"<!-- lengths -->\nold\n{asked}\n<!-- /lengths -->\n")
     before = {path: path.read_bytes() for path in folder.iterdir()}
@@ -104,13 +104,18 @@ def test_a_survey_run_in_parts_is_joined(tmp_path: Path) -> None:
     assert "Deceived (at least 5 points behind it, p < 0.05): Blocks until EOS from 16" in page
     assert page.count("**Use Scout.**") == 1
     assert (docs / "results" / "lengths.png").read_bytes().startswith(b"\x89PNG")
-    # Rows of another model, or of fewer samples, do not belong in one table.
-    other = asked.replace("tiny,", "terse,")
-    (folder / "lengths.md").write_text(f"# Every way\n\n{other}\n", encoding="utf-8")
-    (folder / "reproduction.json").write_text(json.dumps(about | {"model": "terse"}))
-    with pytest.raises(SystemExit, match="not asked the same: terse, the first 200"):
-        runpy.run_path(str(RESULTS))["main"](folder, docs)
-    assert (docs / "results.md").read_text(encoding="utf-8") == page
+    # Rows of another model, of other weights, or of fewer samples, do not belong in one table.
+    for old, new, says in (
+        ("tiny (", "terse (", {"model": "terse"}),
+        ("01234567", "76543210", {"weights": "7654321000"}),
+    ):
+        other = asked.replace(old, new)
+        (folder / "lengths.md").write_text(f"# Every way\n\n{other}\n", encoding="utf-8")
+        (folder / "reproduction.json").write_text(json.dumps(about | says))
+        with pytest.raises(SystemExit) as refused:
+            runpy.run_path(str(RESULTS))["main"](folder, docs)
+        assert f"{folder}: lengths of this page was not asked the same: {other}" in str(refused)
+        assert (docs / "results.md").read_text(encoding="utf-8") == page
 
 
 def test_every_table_has_a_place_on_the_results_page() -> None:

@@ -185,6 +185,24 @@ def test_a_part_is_judged_by_the_starts_that_were_run(
     text = (tmp_path / "lengths.md").read_text()
     cheapest = text.partition("the cheapest first (positions, averaged over L_init): ")[2]
     assert "ρ-EOS Asym (" in cheapest.partition(".")[0]
+    assert {start for _, policy, start in table(tmp_path) if policy == "Scout"} == {"8"}
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["scout"], "Only Scout was run, so there is nothing to compare it with."),
+        (["fixed"], "Only fixed was run, so there is nothing to compare it with."),
+        (["asym", "scout"], "No fixed length was run, so nothing says how often"),
+    ],
+)
+def test_what_cannot_be_judged_is_said(
+    names: list[str], said: str, byte_checkpoint: Path, tmp_path: Path, no_picture: None
+) -> None:
+    plan = survey(policies=names, thresholds=["0.9"], caches=["none"])
+    run(study_of(byte_checkpoint, tmp_path), plan, Deceived())
+    for page in ("lengths.md", "index.md"):
+        assert f"**τ 0.9, exact.** {said}" in (tmp_path / page).read_text()
 
 
 def test_without_a_policy_from_every_start_there_is_no_verdict(
@@ -197,6 +215,7 @@ def test_without_a_policy_from_every_start_there_is_no_verdict(
     text = (tmp_path / "lengths.md").read_text()
     assert "Asym | 4" in text and "Sym | 8" in text and "None" not in text
     assert "The best fixed length" not in text
+    assert "No policy was run from all the initial lengths of the others" in text
 
 
 def test_choices_are_made_on_other_samples_than_are_reported(

@@ -134,7 +134,7 @@ def generate(
         params = DecodeParams.from_mapping(decode_options)
         if trace_file is not None:
             params = params.replaced(trace=True)
-        remark_on(llm.config.model, text)
+        remark_on(llm.config.model, text, beside=suffix or template)
         samples = seeded(params, n)
         outputs = llm.generate([text] * n, samples, raw=raw, suffix=suffix, template=template)
         if traces is not None:
@@ -293,7 +293,8 @@ def _remarked(
     """The same requests. Of the first that the embedded model was never taught, it is said."""
     said: set[str] = set()
     for request in requests:
-        remark_on(model, begun[request.id].prompt, said)
+        item = begun[request.id]
+        remark_on(model, item.prompt, said, beside=item.suffix or item.template)
         yield request
 
 

@@ -45,7 +45,7 @@ def watch(
         decode_options = default_policy(decode_options, llm.special)
     params = DecodeParams.from_mapping(decode_options)
     console = Console(highlight=False)
-    remark_on(llm.config.model, prompt)
+    remark_on(llm.config.model, prompt, beside=suffix)
     events = llm.stream(prompt, params, raw=raw, suffix=suffix)
     screen = Screen(llm, params)
     if console.is_terminal:

@@ -58,7 +58,9 @@ def foreign_policies() -> list[type[Policy]]:
 def find_policy(name: Any) -> type[Policy]:
     known = policies()
     if not isinstance(name, str) or name not in known:
-        raise UserError(f"policy is {shown(name)}, but takes one of {', '.join(known)}")
+        owners = [owner for owner, policy in known.items() if name in [*policy.Params.presets]]
+        hint = f"; {name} is a preset of {owners[0]}" if owners else ""
+        raise UserError(f"policy is {shown(name)}, but takes one of {', '.join(known)}{hint}")
     return known[name]
 
 

@@ -18,7 +18,7 @@ from rho_eos.reproduce.survey import FIXED, Survey, SurveyRow
 from rho_eos.reproduce.tables import Result, samples_note
 
 ALL = "all tasks"
-VERDICT = "The best fixed length is"  # how the verdict of a section begins
+VERDICT = ".** "  # what a verdict has behind the name of its section, and nothing else has
 SHORT = 0.9  # a text of less than this share of its reference is short
 CLOSE = 0.005  # accuracy: this far behind the best fixed length is as good as it
 DECEIVED, SURE = 0.05, 0.05  # accuracy: so far behind it, with p below the second
@@ -71,8 +71,21 @@ def ended_early(line: Line) -> bool:
 
 def findings(study: Study, survey: Survey) -> list[Finding]:
     """All rows whose every cell is finished, in the order of the survey."""
+    found = [_finding(study, row, survey.tasks) for row in survey.every]
+    return comparable([each for each in found if each is not None])
+
+
+def comparable(found: Sequence[Finding]) -> list[Finding]:
+    """Less those of a policy with one run for all starts from where no other policy started."""
+    starts: dict[str, set[int]] = {}
+    for each in found:
+        if not each.is_fixed and not each.row.params.starts_anywhere:
+            starts.setdefault(each.row.section, set()).add(each.row.start)
     return [
-        found for row in survey.every if (found := _finding(study, row, survey.tasks)) is not None
+        each
+        for each in found
+        if not each.row.params.starts_anywhere
+        or each.row.start in starts.get(each.row.section, {each.row.start})
     ]
 
 
@@ -90,7 +103,8 @@ def _finding(study: Study, row: Row, tasks: Sequence[str]) -> Finding | None:
 
 
 def survey_of(study: Study, survey: Survey) -> Result:
-    asked = f"{study.config.model}, {samples_note(study)}: {', '.join(survey.tasks)}."
+    model = f"{study.config.model} (weights {study.weights[:8]})"
+    asked = f"{model}, {samples_note(study)}: {', '.join(survey.tasks)}."
     return result_of(survey, findings(study, survey), asked)
 
 
@@ -155,13 +169,7 @@ def verdict(of_section: Sequence[Finding], best: Finding) -> Verdict:
     for each in of_section:
         if not each.is_fixed:
             by_policy.setdefault(each.row.contender.label, []).append(each)
-    # From where runs were made; a policy that starts longer anyway has one run for all of them.
-    moving = [each for each in by_policy.values() if not _is_one_run(each)]
-    starts = {each.row.start for members in moving or by_policy.values() for each in members}
-    by_policy = {
-        label: [each for each in members if each.row.start in starts]
-        for label, members in by_policy.items()
-    }
+    starts = {each.row.start for members in by_policy.values() for each in members}
     whole = {label: members for label, members in by_policy.items() if len(members) == len(starts)}
     behind = {
         label: max(best.accuracy - each.accuracy for each in members)
@@ -181,18 +189,24 @@ def verdict(of_section: Sequence[Finding], best: Finding) -> Verdict:
     )
 
 
-def _is_one_run(members: Sequence[Finding]) -> bool:
-    return len({each.row.params.initial_length for each in members}) < len(members)
-
-
 def _spoken(section: str, of_section: Sequence[Finding], best: Finding | None) -> list[str]:
     """The verdict of a section in sentences."""
-    if best is None or len({each.row.contender.name for each in of_section}) == 1:
-        return []
+    begin = f"**{section}{VERDICT}"
+    labels = {each.row.contender.label for each in of_section}
+    if len(labels) == 1:
+        return [f"{begin}Only {labels.pop()} was run, so there is nothing to compare it with."]
+    if best is None:
+        return [
+            f"{begin}No fixed length was run, so nothing says how often this model can be right, "
+            "and no policy is recommended: run `fixed`, too."
+        ]
     found = verdict(of_section, best)
-    if found.choice is None:  # no policy was run from all the starts of the others
-        return []
-    sentences = [f"**{section}.** {VERDICT} {best.row.start}."]
+    if found.choice is None:
+        return [
+            f"{begin}No policy was run from all the initial lengths of the others, so none is "
+            "recommended."
+        ]
+    sentences = [f"{begin}The best fixed length is {best.row.start}."]
     if found.cost:
         listed = ", ".join(f"{label} ({cost:,.0f})" for label, cost in found.cost.items())
         sentences.append(

@@ -4,7 +4,7 @@ A text that is refused for its length must cost next to nothing: tokenising a me
 second and a hundred megabytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from rho_eos.infilling import Given
@@ -17,7 +17,7 @@ CHARACTERS_PER_TOKEN = 16
 
 
 def check_prompt(
-    prompt: Prompt | None, beside: Iterable[Given | None], config: ServerConfig, context: int
+    prompt: Prompt | None, beside: Sequence[Given | None], config: ServerConfig, context: int
 ) -> None:
     """Raise for a prompt that cannot fit, whatever the tokenizer makes of it; `beside`: what else
     is given, a suffix or a template."""
@@ -28,12 +28,13 @@ def check_prompt(
     messages: list[dict[str, Any]] = prompt.get("messages", [])
     texts = [prompt.get("prompt", ""), *(message["content"] for message in messages)]
     texts += [each for each in given if isinstance(each, str)]
-    _check(sum(len(each) for each in given if not isinstance(each, str)), tokens, "tokens")
-    _check(len(messages), tokens, "messages")
+    what = "text that is given" if any(beside) else "prompt"
+    _check(what, sum(len(each) for each in given if not isinstance(each, str)), tokens, "tokens")
+    _check(what, len(messages), tokens, "messages")
     most = config.max_prompt_characters or CHARACTERS_PER_TOKEN * tokens
-    _check(sum(map(len, texts)), most, "characters")
+    _check(what, sum(map(len, texts)), most, "characters")
 
 
-def _check(count: int, limit: int, what: str) -> None:
+def _check(what: str, count: int, limit: int, unit: str) -> None:
     if count > limit:
-        raise bad_request(f"the prompt has {count} {what}, but the limit of this server is {limit}")
+        raise bad_request(f"the {what} has {count} {unit}, but the limit of this server is {limit}")

@@ -156,7 +156,8 @@ class Service:
 
     def _note(self, request: AnyRequest) -> str | None:
         """A sentence where the embedded model is asked what it was never taught."""
-        notes = [note_on(self.llm.config.model, prompt) for prompt in request.prompts()]
+        beside = request.after or request.template
+        notes = [note_on(self.llm.config.model, prompt, beside) for prompt in request.prompts()]
         return next((note for note in notes if note), None)
 
     async def _prepare(self, id: str, request: AnyRequest) -> list[Request]:
@@ -195,8 +196,9 @@ class Service:
         limit = self.config.max_prompt_tokens
         longest = max(each.given_tokens for each in requests)
         if limit is not None and longest > limit:
+            what = "prompt" if request.after is request.template is None else "text that is given"
             raise bad_request(
-                f"the prompt has {longest} tokens, but the limit of this server is {limit}"
+                f"the {what} has {longest} tokens, but the limit of this server is {limit}"
             )
         return requests
 

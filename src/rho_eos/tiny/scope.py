@@ -32,12 +32,17 @@ _EVENT = re.compile(
 )
 
 
-def note_on(model: str, prompt: Any) -> str | None:
-    """What to say of a prompt: nothing, unless an embedded model was never taught such."""
+def note_on(model: str, prompt: Any, beside: Any = None) -> str | None:
+    """What to say of a prompt: nothing, unless an embedded model was never taught such.
+
+    `beside`: a suffix or a template. Then the text may go on behind the problem, and a template may
+    stand alone.
+    """
     if model not in EMBEDDED:
         return None
-    said = _said(prompt)
-    if said and not looks_known(said[-1]):
+    said = _said(prompt or beside)
+    known = looks_known if beside is None else begins_known
+    if said and not known(said[-1]):
         return NOTE
     return TURNS if len(said) > 1 else None
 
@@ -55,6 +60,12 @@ def looks_known(prompt: str) -> bool:
         return small and "How many" in prompt
     programs = (humaneval.OPERATIONS,) if prompt.startswith("def ") else (mbpp.OPERATIONS,)
     return all(_phrases(*programs).fullmatch(text) for text in texts)
+
+
+def begins_known(document: str) -> bool:
+    """Whether its first lines are one of the four tasks, whatever follows them."""
+    lines = document.splitlines()
+    return any(looks_known("\n".join(lines[:count])) for count in range(1, len(lines) + 1))
 
 
 def _phrases(operations: Sequence[Any]) -> re.Pattern[str]:
