@@ -159,6 +159,16 @@ def test_the_table_says_who_is_right_what_it_costs_and_who_is_deceived(
     assert "lengths.md" in index and "It speaks for Frontier." in index
 
 
+def test_where_every_policy_is_deceived_a_fixed_length_is_recommended(
+    byte_checkpoint: Path, tmp_path: Path, no_picture: None
+) -> None:
+    plan = survey(policies=["fixed", "sym"], thresholds=["0.9"], caches=["none"])
+    run(study_of(byte_checkpoint, tmp_path), plan, Deceived())
+    text = (tmp_path / "lengths.md").read_text()
+    assert "No policy is within 0.5 points of it from every L_init" in text
+    assert text.endswith("It speaks for fixed 8.\n")
+
+
 def test_in_parts_it_is_the_same_table_and_nothing_is_asked_twice(
     byte_checkpoint: Path, tmp_path: Path, no_picture: None
 ) -> None:

@@ -160,7 +160,9 @@ class Verdict:
 
     @property
     def choice(self) -> str | None:
-        return next(iter(self.cost), self.nearest)
+        """The policy to use; a fixed length where every other one is deceived."""
+        nearest = FIXED if self.nearest in self.deceived else self.nearest
+        return next(iter(self.cost), nearest)
 
 
 def verdict(of_section: Sequence[Finding], best: Finding) -> Verdict:
@@ -224,11 +226,12 @@ def _spoken(section: str, of_section: Sequence[Finding], best: Finding | None) -
         f"{listed or 'none'}."
     )
     one = 1 / best.summary.samples
+    choice = f"{FIXED} {best.row.start}" if found.choice == FIXED else found.choice
     sentences.append(
-        f"**Use {found.choice}.**"
+        f"**Use {choice}.**"
         if one <= CLOSE
         else f"A first look, no more: of {best.summary.samples} samples one is "
-        f"{100 * one:.1f} points. It speaks for {found.choice}."
+        f"{100 * one:.1f} points. It speaks for {choice}."
     )
     return [" ".join(sentences)]
 
