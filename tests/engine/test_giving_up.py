@@ -7,6 +7,7 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.request import Handle
 from rho_eos.outputs import FinishReason, Output
 from rho_eos.tokens import SpecialTokens
+from rho_eos.trace import explain
 from tests.scripted import (
     END_OF_TURN,
     EOS,
@@ -148,6 +149,20 @@ def test_given_text_does_not_count_towards_a_minimum(least: int) -> None:
     how = {"policy": "fixed", "initial_length": 8, "min_new_tokens": least}
     _, output = decode(says("", 0.95), **TEMPLATE, **how)
     assert len(output.token_ids) == max(3, least)
+
+
+def test_a_gap_without_text_behind_it_is_not_said_to_be_written_before_it_is() -> None:
+    how = {"policy": "cal", "initial_length": 8, "max_new_tokens": 12, "trace": True}
+    _, output = decode(says("", 0.95), **TEMPLATE, **how)
+    params = DecodeParams(policy="cal")
+    told = {
+        explain(params, each): len(each.committed) for each in output.trace if each.signal is None
+    }
+    assert (
+        told.pop("No text behind this gap says how long it is: it gets all the room that is left.")
+        == 0
+    )
+    assert told and all(told.values())
 
 
 def test_tokens_of_a_stream_are_never_taken_back() -> None:

@@ -307,3 +307,14 @@ def test_not_even_http(server: Process) -> None:
     with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port), 20) as plain:
         plain.sendall(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
         assert plain.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_text_behind_a_gap_that_is_too_long_is_not_blamed_on_the_prompt(http: httpx.Client) -> None:
+    long = "x" * 100_000
+    for fields, blamed in (
+        ({"prompt": long}, "the prompt has 100000 characters"),
+        ({"prompt": "x", "suffix": long}, "the text that is given has 100001 characters"),
+        ({"template": f"a___{long}"}, "the text that is given has 100004 characters"),
+    ):
+        response = http.post("/v1/completions", json={"model": MODEL, "max_tokens": 8} | fields)
+        assert error_of(response)["message"].startswith(blamed)

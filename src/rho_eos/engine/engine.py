@@ -260,7 +260,7 @@ class Engine:
     def _final_tokens(self, row: Row, text: str) -> list[int]:
         """The committed prefix, less what may turn out to be the beginning of a stop string."""
         tokens = row.standing.tokens
-        if not row.params.stop or row.handle.request.texts or row.text.sent >= len(text):
+        if not row.params.stop or row.text.sent >= len(text):  # no template has a stop string
             return tokens
         return tokens[: self._tokens_of(row.text.sent + 1, tokens) - 1]
 

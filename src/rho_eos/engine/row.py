@@ -43,7 +43,7 @@ class Row:
     expansions: int = 0
     contractions: int = 0
     finish_reason: FinishReason | None = None
-    gave_up: bool = False  # with MASKs left before given text, or behind it
+    gave_up: bool = False  # it ended among given text without being complete
     trace: list[StepRecord] = field(default_factory=list)
     _view: View | None = None  # of the next forward, once it was asked for
     logprobs: Logprobs | None = None  # where they are asked for

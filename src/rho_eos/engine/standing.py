@@ -16,7 +16,7 @@ class Standing:
     gap_count: int  # of the request; one that an edit has emptied counts
     special: SpecialTokens
     before_suffix: bool  # text is given behind the canvas
-    gave_up: bool  # it ended there with MASKs left, and returns all that it has
+    gave_up: bool  # it ended among given text, not complete, and returns all that it has
 
     @property
     def given(self) -> np.ndarray:
