@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.embedded.tasks import TASKS, held_out
 from rho_eos.models.loading import load_model, open_checkpoint
 from rho_eos.models.placement import place
-from rho_eos.prompts import encode_prompt
-from rho_eos.tiny.tasks import TASKS, held_out
-from rho_eos.tokens import SpecialTokens
+from rho_eos.text.prompts import encode_prompt
 from tests.reference.bridge import SPECIAL
 from tests.reference.random_llada import random_llada
 

@@ -29,8 +29,8 @@ CANVAS = 32
 
 def measure(folder: str, dtype: str, quantization: str, positions: list[int]) -> dict[str, Any]:
     """In a process of its own: load, then one forward for each number of positions."""
+    from rho_eos.base.errors import UserError
     from rho_eos.decoding.params import DecodeParams
-    from rho_eos.errors import UserError
     from rho_eos.llm import LLM
 
     own = _PeakOfOwn()

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.outputs import Output
-from rho_eos.tiny.tasks import held_out
+from rho_eos.base.outputs import Output
+from rho_eos.embedded.tasks import held_out
 
 TASKS = ("tiny-mbpp", "tiny-humaneval")
 GOAL = 0.9  # with the length given

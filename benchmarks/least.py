@@ -19,7 +19,7 @@ from rich.table import Table
 
 from benchmarks.problems import REPORTED, questions
 from rho_eos import LLM, DecodeParams
-from rho_eos.outputs import Output
+from rho_eos.base.outputs import Output
 
 WAYS: dict[str, dict[str, Any]] = {
     "Sym from 256": {"preset": "sym", "initial_length": 256},

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rho_eos.base.outputs import FinishReason, Output, StepRecord
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Prediction
 from rho_eos.engine.engine import Engine, Runner
 from rho_eos.engine.request import Detail, Handle, Request
 from rho_eos.engine.row import Row
-from rho_eos.outputs import FinishReason, Output, StepRecord
-from rho_eos.tokens import SpecialTokens
 
 END_OF_TURN, EOS, MASK = 1, 2, 3
 FIRST_BYTE = 4  # byte b is token b + 4

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from rho_eos import LLM, DecodeParams
+from rho_eos.embedded.tasks import TASKS, held_out
 from rho_eos.engine.batch import RowInput, pack
 from rho_eos.models.attention import PackedRows
-from rho_eos.tiny.tasks import TASKS, held_out
 
 PROMPTS = [problem.prompt for name in TASKS for problem in held_out(name, 3)]
 PARAMS = {

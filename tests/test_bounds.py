@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.settings import bounds, kinds, takes
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import policies
-from rho_eos.errors import UserError
 from rho_eos.server.config import ServerConfig
-from rho_eos.settings import bounds, kinds, takes
 
 CLASSES = [EngineConfig, ServerConfig, *(policy.Params for policy in policies().values())]
 NUMBERS = [

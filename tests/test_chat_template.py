@@ -9,9 +9,9 @@ from typing import Any
 import psutil
 import pytest
 
-from rho_eos import chat_template
-from rho_eos.chat_template import render
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
+from rho_eos.text import chat_template
+from rho_eos.text.chat_template import render
 from tests.checkpoints import CHAT_TEMPLATE, byte_tokenizer
 
 MESSAGES = [

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.decoding.registry import find_policy, policies
-from rho_eos.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_plugin_in_the_file_brings_its_options(
     plugin, path = tmp_path / "mine.py", tmp_path / "options.yaml"
     plugin.write_text(
         "from rho_eos import DecodeParams, Policy, Step, register_policy\n"
-        "from rho_eos.settings import setting\n"
+        "from rho_eos.base.settings import setting\n"
         "class Params(DecodeParams):\n"
         "    patience_of_the_file: int = setting(1, 'how long')\n"
         "@register_policy\n"

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.tokens import SpecialTokens
 from tests.conftest import DATA
 from tests.scripted import Recorded, RecordingEngine, run_all
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.bulk import Bulk, decode_all
+from rho_eos.files.bulk import Bulk, decode_all
 from tests.conftest import DATA
 
 FOLDER = DATA / "golden" / "dreamon"

@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.infill import cases, put_back, restored
 from rho_eos import LLM, DecodeParams, UserError
-from rho_eos.infilling import lay_out
-from rho_eos.tiny.tasks import held_out
+from rho_eos.embedded.tasks import held_out
+from rho_eos.text.infilling import lay_out
 from tests.test_cli import Run, run  # noqa: F401  a fixture
 
 FIXED = {"policy": "fixed", "initial_length": 6}

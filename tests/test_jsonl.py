@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rho_eos import jsonl, rows
-from rho_eos.errors import StorageError, UserError
-from rho_eos.jsonl import WITH_ID, ResultFile, read_lines
+from rho_eos.base.errors import StorageError, UserError
+from rho_eos.files import jsonl, rows
+from rho_eos.files.jsonl import WITH_ID, ResultFile, read_lines
 from tests.support import largest_file
 
 

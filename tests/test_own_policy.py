@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rho_eos import LLM, DecodeParams, Policy, Step, UserError, register_policy
+from rho_eos.base.plugins import load_plugin, plugins_in, without_plugins
 from rho_eos.decoding import registry
 from rho_eos.decoding.registry import find_policy, policies
 from rho_eos.decoding.schema import schema
-from rho_eos.plugins import load_plugin, plugins_in, without_plugins
 from tests.evals.command import Command
 from tests.packages import Packages
 

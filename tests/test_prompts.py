@@ -1,7 +1,7 @@
 import pytest
 
-from rho_eos.errors import UserError
-from rho_eos.prompts import encode_prompt
+from rho_eos.base.errors import UserError
+from rho_eos.text.prompts import encode_prompt
 from tests.checkpoints import byte_tokenizer
 
 CHAT = byte_tokenizer()

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from rho_eos import LLM, DecodeParams, Output, Rollouts, UserError
+from rho_eos.embedded.tasks import held_out
 from rho_eos.models.loading import open_checkpoint
-from rho_eos.tiny.tasks import held_out
 from tests.evals.command import Command
 from tests.reference.bridge import logits_of
 

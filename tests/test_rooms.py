@@ -1,4 +1,4 @@
-"""Rooms that must not know each other: the embedded model makes problems, evaluations grade."""
+"""The layers of the package: a module imports its own room and those below it, never one above."""
 
 import ast
 from pathlib import Path
@@ -8,52 +8,99 @@ import pytest
 import rho_eos
 
 PACKAGE = Path(rho_eos.__file__).parent
+SOURCES = PACKAGE.parent
+#: From the lowest to the highest; rooms that share a line do not know each other.
+LAYERS = (
+    ("base",),
+    ("decoding",),
+    ("config",),
+    ("models",),
+    ("embedded",),
+    ("text",),
+    ("engine",),
+    ("rollouts",),
+    ("llm",),
+    ("views",),
+    ("files",),
+    ("server", "evals"),
+    ("lm_eval", "reproduce"),
+    ("cluster",),
+    ("cli",),
+)
+HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
+#: Within evaluations, what must not know what.
+FORBIDDEN_WITHIN = {
+    "evals/graders": ("rho_eos.evals.tasks", "rho_eos.evals.runs"),
+    "evals/tasks": ("rho_eos.evals.runs",),
+}
 
 
 def imported(file: Path) -> set[str]:
-    """Every module that a file imports, wherever in it; of `from a import b`, also a.b."""
+    """Every module that a file imports, wherever in it; public names count as their home."""
     found: set[str] = set()
-    package = ["rho_eos", *file.relative_to(PACKAGE).parent.parts]
+    home = {name: module for module, names in rho_eos._HOME.items() for name in names}
+    package = list(file.relative_to(SOURCES).parent.parts)
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*above, *([node.module] if node.module else [])])
-            found |= {module, *(f"{module}.{name.name}" for name in node.names)}
+            if module == "rho_eos":
+                found |= {f"rho_eos.{home.get(name.name, name.name)}" for name in node.names}
+            else:
+                found |= {module, *(f"{module}.{name.name}" for name in node.names)}
     return found
 
 
-def room_imports(room: str) -> dict[str, set[str]]:
-    return {
-        str(file.relative_to(PACKAGE)): imported(file) for file in (PACKAGE / room).rglob("*.py")
-    }
+def room_of(module: str) -> str | None:
+    """The room a module of this package lies in; None: it is another package, or the root."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "rho_eos" and len(parts) > 1 and parts[1] in HEIGHT else None
 
 
-@pytest.mark.parametrize(
-    ("room", "forbidden"),
-    [
-        ("tiny", ("rho_eos.evals", "rho_eos.embedded")),
-        ("evals", ("rho_eos.tiny", "rho_eos.embedded")),
-        ("evals/sandbox", ("rho_eos.evals.tasks", "rho_eos.evals.graders", "rho_eos.evals.runs")),
-        ("evals/graders", ("rho_eos.evals.tasks", "rho_eos.evals.runs")),
-        ("evals/tasks", ("rho_eos.evals.runs",)),
-    ],
-)
-def test_a_room_does_not_import_what_it_must_not_know(
-    room: str, forbidden: tuple[str, ...]
-) -> None:
-    imports = room_imports(room)
-    assert imports
+def rooms() -> list[str]:
+    entries = [path for path in PACKAGE.iterdir() if not path.name.startswith("__")]
+    return sorted(path.stem for path in entries if path.is_dir() or path.suffix == ".py")
+
+
+def files_of(room: str) -> list[Path]:
+    folder = PACKAGE / room
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+
+
+def test_every_room_has_its_layer() -> None:
+    assert set(rooms()) == set(HEIGHT)
+
+
+@pytest.mark.parametrize("room", sorted(HEIGHT))
+def test_imports_point_downwards(room: str) -> None:
     strays = [
-        f"{file} imports {name}"
-        for file, names in imports.items()
-        for name in sorted(names)
-        if any(name == other or name.startswith(f"{other}.") for other in forbidden)
+        f"{file.relative_to(SOURCES)} imports {name}"
+        for file in files_of(room)
+        for name in sorted(imported(file))
+        if (other := room_of(name)) not in (None, room) and HEIGHT[other] >= HEIGHT[room]
     ]
     assert strays == []
 
 
-def test_the_scan_sees_the_imports_that_join_the_two() -> None:
-    joined = imported(PACKAGE / "embedded.py")
-    assert {"rho_eos.tiny.tasks", "rho_eos.evals", "rho_eos.evals.Task"} <= joined
+@pytest.mark.parametrize("room", sorted(FORBIDDEN_WITHIN))
+def test_graders_and_tasks_do_not_know_who_uses_them(room: str) -> None:
+    strays = [
+        f"{file.relative_to(SOURCES)} imports {name}"
+        for file in (PACKAGE / room).rglob("*.py")
+        for name in sorted(imported(file))
+        if name.startswith(FORBIDDEN_WITHIN[room])
+    ]
+    assert strays == []
+
+
+def test_the_sandbox_knows_nothing_of_the_package_but_its_error() -> None:
+    names = {name for file in (SOURCES / "rho_sandbox").rglob("*.py") for name in imported(file)}
+    own = {name for name in names if name.partition(".")[0] == "rho_eos"}
+    assert own <= {"rho_eos.base.errors", "rho_eos.base.errors.UserError"}
+
+
+def test_the_scan_sees_lazy_imports_and_public_names(tmp_path: Path) -> None:
+    seen = imported(PACKAGE / "views" / "announced.py")
+    assert {"rho_eos.llm", "rho_eos.embedded.scope"} <= seen

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rho_eos.streaming import Beginning, TextDelta
+from rho_eos.text.streaming import Beginning, TextDelta
 
 
 def cuts(text: str, bounds: list[int]) -> list[int]:

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from rho_eos.bulk import Bulk
+from rho_eos.base.errors import UserError
 from rho_eos.cli import main
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.engine import Engine
+from rho_eos.engine.preparation import Preparer
 from rho_eos.engine.request import Request
-from rho_eos.errors import UserError
+from rho_eos.files.bulk import Bulk
 from rho_eos.models.loading import open_checkpoint
-from rho_eos.preparation import Preparer
-from rho_eos.prompts import encode_prompt
-from rho_eos.user_text import encode_as_text
+from rho_eos.text.prompts import encode_prompt
+from rho_eos.text.user_text import encode_as_text
 from tests.checkpoints import SPECIAL, unlisted_tokenizer, write_checkpoint
 
 TRIMS = unlisted_tokenizer()

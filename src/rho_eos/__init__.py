@@ -10,9 +10,12 @@ Importing the package imports no torch; the names below are loaded when they are
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rho_eos.collector import paused
+from rho_eos.base.collector import paused
 
 if TYPE_CHECKING:
+    from rho_eos.base.errors import UserError
+    from rho_eos.base.outputs import FinishReason, Output, StepRecord, Usage
+    from rho_eos.base.settings import setting
     from rho_eos.config import EngineConfig
     from rho_eos.decoding.commit import CommitParams, commit_by_threshold
     from rho_eos.decoding.edits import Append, Delete, Insert, Overwrite, Trim
@@ -20,11 +23,8 @@ if TYPE_CHECKING:
     from rho_eos.decoding.policy import Keeps, Needs, Policy, Prediction, Step, View
     from rho_eos.decoding.registry import register_policy
     from rho_eos.engine.request import StepEvent
-    from rho_eos.errors import UserError
     from rho_eos.llm import LLM
-    from rho_eos.outputs import FinishReason, Output, StepRecord, Usage
     from rho_eos.rollouts import Rollouts
-    from rho_eos.settings import setting
 
 __version__ = "0.1.0"
 
@@ -36,11 +36,11 @@ _HOME = {
     "decoding.policy": ("Keeps", "Needs", "Policy", "Prediction", "Step", "View"),
     "decoding.registry": ("register_policy",),
     "engine.request": ("StepEvent",),
-    "errors": ("UserError",),
+    "base.errors": ("UserError",),
     "llm": ("LLM",),
-    "outputs": ("FinishReason", "Output", "StepRecord", "Usage"),
+    "base.outputs": ("FinishReason", "Output", "StepRecord", "Usage"),
     "rollouts": ("Rollouts",),
-    "settings": ("setting",),
+    "base.settings": ("setting",),
 }
 
 __all__ = [

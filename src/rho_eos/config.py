@@ -2,8 +2,8 @@
 
 from typing import Any, Literal
 
+from rho_eos.base.settings import Settings, Texts, setting
 from rho_eos.decoding.params import LONGEST, DecodeParams
-from rho_eos.settings import Settings, Texts, setting
 
 _IDS = 2**24  # no vocabulary comes near it
 

@@ -7,21 +7,21 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.outputs import Output
+from rho_eos.base.plugins import load_plugins
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams, merged, seeded
 from rho_eos.engine.engine import Engine
+from rho_eos.engine.preparation import Preparer
 from rho_eos.engine.request import Detail, LogitsProcessor, Request, StepEvent
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.errors import UserError
-from rho_eos.infilling import Given, default_policy, listed, stands_before_text
 from rho_eos.models.loading import choose_device, load_model, open_checkpoint
 from rho_eos.models.placement import place
-from rho_eos.outputs import Output
-from rho_eos.plugins import load_plugins
-from rho_eos.preparation import Preparer
-from rho_eos.prompts import Message, Prompt
 from rho_eos.rollouts import Rollouts, collect
-from rho_eos.streaming import StreamerAdapter
+from rho_eos.text.infilling import Given, default_policy, listed, stands_before_text
+from rho_eos.text.prompts import Message, Prompt
+from rho_eos.text.streaming import StreamerAdapter
 
 logger = logging.getLogger(__name__)
 Params = DecodeParams | Mapping[str, Any] | None

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rho_eos.base.outputs import Output
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.outputs import Output
-from rho_eos.tokens import SpecialTokens
 from tests.scripted import (
     END_OF_TURN,
     EOS,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from rho_eos.base.outputs import Output
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.outputs import Output
-from rho_eos.trace import explain
+from rho_eos.views.narration import explain
 from tests.scripted import END_OF_TURN, EOS, MASK, Guesses, Script, encode, engine_of, run_all, says
 
 FULL = "".join(chr(ord("a") + at % 26) for at in range(150))

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rho_eos.base.settings import kinds
 from rho_eos.decoding.schema import parameters
-from rho_eos.settings import kinds
 
 ROOT = Path(__file__).parents[2]
 #: What tests and training say to the model is not documentation.
-PAGES = ("README.md", "docs/**/*.md", "src/rho_eos/tiny/checkpoints/*/MODEL_CARD.md")
+PAGES = ("README.md", "docs/**/*.md", "src/rho_eos/embedded/checkpoints/*/MODEL_CARD.md")
 SOURCES = ("src/rho_eos/**/*.py", "examples/*.py")
 ASKING = {"generate", "stream", "chat", "create"}
 FILLING = {"--template", "--template-file", "--suffix"}  # gaps, whose texts are tested elsewhere

@@ -8,10 +8,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from rho_eos import LLM
+from rho_eos.embedded.scope import EXAMPLE, NOTE
 from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.service import Service
-from rho_eos.tiny.scope import EXAMPLE, NOTE
 
 
 @pytest.fixture(scope="module")

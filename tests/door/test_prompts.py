@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rho_eos import LLM
-from rho_eos.tiny.scope import EXAMPLE, NOTE, TURNS, looks_known, note_on
-from rho_eos.tiny.tasks import TASKS
+from rho_eos.embedded.scope import EXAMPLE, NOTE, TURNS, looks_known, note_on
+from rho_eos.embedded.tasks import TASKS
 from tests.door.documented import Documented, documented
 from tests.door.solutions import grade, number_asked_for
 from tests.evals.command import Command

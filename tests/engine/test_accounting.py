@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from rho_eos.base.outputs import Output, StepRecord
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.outputs import Output, StepRecord
 from tests.scripted import (
     EOS,
     MASK,

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from rho_eos.base.outputs import Output
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.embedded.tasks import TASKS
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.llm import LLM
-from rho_eos.outputs import Output
-from rho_eos.tiny.tasks import TASKS
 from tests.reference.bridge import IDS, SPECIAL, logits_of, rule_of
 from tests.reference.decoder import Ids, Result, returned_tokens
 from tests.reference.decoder import decode as reference_decode

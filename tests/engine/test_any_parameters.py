@@ -12,17 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.outputs import Output
+from rho_eos.base.settings import bounds, choices, is_optional, kinds
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Policy
 from rho_eos.decoding.registry import policies
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, Request
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.errors import UserError
 from rho_eos.models import LLaDAConfig, LLaDAForMaskedLM
-from rho_eos.outputs import Output
-from rho_eos.settings import bounds, choices, is_optional, kinds
-from rho_eos.tokens import SpecialTokens
 from tests.attack import times
 
 END_OF_TURN, EOS, MASK, VOCABULARY = 1, 2, 3, 24

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from rho_eos.base.outputs import FinishReason
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.outputs import FinishReason
 from tests.scripted import (
     END_OF_TURN,
     EOS,

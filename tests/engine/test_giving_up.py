@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from rho_eos.base.outputs import FinishReason, Output
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.request import Handle
-from rho_eos.outputs import FinishReason, Output
-from rho_eos.tokens import SpecialTokens
-from rho_eos.trace import explain
+from rho_eos.views.narration import explain
 from tests.scripted import (
     END_OF_TURN,
     EOS,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rho_eos import LLM, DecodeParams, FinishReason, StepEvent
-from rho_eos.bulk import decode_all
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.request import Detail, Request
+from rho_eos.files.bulk import decode_all
 from tests.scripted import ScriptedRunner, encode, engine_of, says
 
 

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rho_eos.base.outputs import FinishReason, Output
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.edits import Delete
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policies.dreamon import DreamOn
@@ -13,8 +15,6 @@ from rho_eos.decoding.policy import Prediction, View
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Request
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.outputs import FinishReason, Output
-from rho_eos.tokens import SpecialTokens
 from tests.engine.test_against_reference import MODELS, some_prompts
 from tests.reference.bridge import IDS, SPECIAL, logits_of, rule_of
 from tests.reference.decoder import Result

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from rho_eos.base.outputs import Output
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.sampling import draws_for, keep_likeliest
-from rho_eos.outputs import Output
 from tests.engine.test_against_reference import engine_decode, some_prompts
 from tests.reference.random_llada import END_OF_TURN, EOS, MASK, random_llada
 

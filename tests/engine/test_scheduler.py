@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rho_eos.base.outputs import FinishReason
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.outputs import FinishReason
 from tests.scripted import (
     MASK,
     ScriptedRunner,

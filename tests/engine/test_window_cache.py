@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from rho_eos import LLM, Append, DecodeParams, Delete, Insert, Policy, Prediction, Step, Trim, View
+from rho_eos.base.outputs import Output
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding import registry
 from rho_eos.decoding.registry import policies, register_policy
 from rho_eos.engine.cache import BLOCK
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, Request
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.outputs import Output
-from rho_eos.tokens import SpecialTokens
 from tests.conftest import DATA
 from tests.engine.test_against_reference import LIMITS, MODELS, POLICIES, some_prompts
 from tests.reference.bridge import IDS, SPECIAL, rule_of

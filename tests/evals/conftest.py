@@ -2,7 +2,7 @@
 
 import pytest
 
-from rho_eos.evals.sandbox import Backend, unavailable
+from rho_sandbox import Backend, unavailable
 from tests.evals.command import Command
 from tests.support import require
 

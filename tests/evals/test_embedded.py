@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rho_eos.embedded import sample_of
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
+from rho_eos.embedded.tasks import TASKS, held_out
+from rho_eos.embedded.tokenizer import build_tokenizer
 from rho_eos.evals import find_task, task_names
-from rho_eos.prompts import encode_prompt
-from rho_eos.tiny.rows import RowMaker
-from rho_eos.tiny.tasks import TASKS, held_out
-from rho_eos.tiny.tokenizer import build_tokenizer
+from rho_eos.evals.tasks.embedded import sample_of
+from rho_eos.text.prompts import encode_prompt
+from training.rows import RowMaker
 
 NAMES = ("tiny-gsm", "tiny-math", "tiny-mbpp", "tiny-humaneval")
 names = st.sampled_from(NAMES)

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.evals import Sample, find_task
 from rho_eos.evals.graders import math_verifier
 from rho_eos.evals.graders.math_verifier import MathVerifier
-from rho_eos.evals.sandbox import Limits, probe_backend
 from rho_eos.evals.tasks.code_task import CodeTask
+from rho_sandbox import Limits, probe_backend
 from tests.evals.fixtures import BROKEN, TASKS, sample, samples
 from tests.support import require
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.evals.graders import GRADERS, make_grader
-from rho_eos.evals.sandbox import Backend
+from rho_sandbox import Backend
 
 FIELDS = {"tests": "assert double(4) == 8", "head": "import math"}
 CODE = "def double(x):\n    return {}"

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.evals import find_task
 from rho_eos.evals.graders.extraction import code_answer, math_answer, unboxed
 from tests.evals.fixtures import TASKS, sample, samples

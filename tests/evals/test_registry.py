@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.evals import Grade, Sample, Task, find_task, registry, task_names
 from rho_eos.evals.registry import Registry, register_task
 from rho_eos.evals.runs.run import Evaluation, evaluate
 from rho_eos.evals.runs.sources import GoldAnswers
-from rho_eos.evals.sandbox import Backend
+from rho_sandbox import Backend
 from tests.evals.command import Command
 from tests.packages import Packages
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.outputs import FinishReason, Output, Usage
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.embedded import TinyGsm
-from rho_eos.errors import UserError
 from rho_eos.evals import Grade, find_task
 from rho_eos.evals.runs.run import Evaluation, Progress, evaluate, make_jobs
 from rho_eos.evals.runs.run_folder import read_samples
 from rho_eos.evals.runs.sources import Answers, AnswerSource, GoldAnswers, Job
-from rho_eos.outputs import FinishReason, Output, Usage
+from rho_eos.evals.tasks.embedded import TinyGsm
 from tests import forks
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from rho_eos.errors import UserError
-from rho_eos.evals.sandbox import Backend, Limits, SandboxError, backends, probe_backend, run_python
-from rho_eos.evals.sandbox import run as sandbox_run
-from rho_eos.evals.sandbox.launch import Setup
+from rho_eos.base.errors import UserError
+from rho_sandbox import Backend, Limits, SandboxError, backends, probe_backend, run_python
+from rho_sandbox import run as sandbox_run
+from rho_sandbox.launch import Setup
 from tests.support import require, wait_until
 
 
@@ -131,7 +131,7 @@ def test_everything_ends_when_the_grader_is_killed(backend: Backend, tmp_path: P
     """A grader that gets SIGKILL cannot clean up: the sandbox notices by itself."""
     code = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'rhoeosorphan'); time.sleep(600)"
     call = f"run_python({code!r}, backend=Backend({str(backend)!r}))"
-    program = f"from rho_eos.evals.sandbox import Backend, run_python\n{call}"
+    program = f"from rho_sandbox import Backend, run_python\n{call}"
     grader = subprocess.Popen([sys.executable, "-c", program])
     try:
         wait_until(lambda: running("rhoeosorphan"))
@@ -157,11 +157,11 @@ def test_it_works_without_privileges(backend: Backend, tmp_path: Path) -> None:
     require(os.geteuid() == 0, "only root can become another user")
     require(shutil.which("setpriv") is not None, "setpriv is not installed")
     require(python.exists() and python_version(python) >= (3, 11), "no system Python 3.11 or later")
-    package = Path(backends.__file__).parents[3]
+    package = Path(backends.__file__).parents[1]
     shared = Path("/tmp") / f"rho-eos-{os.getpid()}-{backend}"
     shutil.copytree(package, shared, ignore=shutil.ignore_patterns("checkpoints", "__pycache__"))
     program = textwrap.dedent(f"""
-        from rho_eos.evals.sandbox import Backend, run_python
+        from rho_sandbox import Backend, run_python
         result = run_python("import os; print(os.getuid())", backend=Backend("{backend}"))
         assert result.ok, result
         print(result.stdout, end="")

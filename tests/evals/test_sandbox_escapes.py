@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from rho_eos.evals import sandbox
-from rho_eos.evals.sandbox import Backend, Limits, SandboxResult, run_python
+import rho_sandbox as sandbox
+from rho_sandbox import Backend, Limits, SandboxResult, run_python
 
 SHORT = Limits(wall_seconds=60, cpu_seconds=1, memory_bytes=512 << 20)
 

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from rho_eos.evals.sandbox import DEFAULT_LIMITS, Backend, Limits, SandboxResult, run_python
+from rho_sandbox import DEFAULT_LIMITS, Backend, Limits, SandboxResult, run_python
 
 SHORT = Limits(wall_seconds=3, cpu_seconds=2, memory_bytes=512 << 20)
 

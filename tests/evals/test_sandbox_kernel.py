@@ -11,8 +11,8 @@ import secrets
 
 import pytest
 
-from rho_eos.evals.sandbox import Backend, Limits, run_python
-from rho_eos.evals.sandbox.inside import isolate, seccomp
+from rho_sandbox import Backend, Limits, run_python
+from rho_sandbox.inside import isolate, seccomp
 from tests.support import require
 
 MACHINE = platform.machine()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rho_eos.evals.sandbox import Backend, Limits, groups, run_python
+from rho_sandbox import Backend, Limits, groups, run_python
 
 SMALL = Limits(memory_bytes=128 << 20, processes=16, folder_bytes=8 << 20)
 # Each process stays within its own limit; all of them hold their memory at the same time.

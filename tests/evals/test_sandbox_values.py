@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from rho_eos.evals.sandbox import Backend, run_python
-from rho_eos.evals.sandbox.inside import judge
+from rho_sandbox import Backend, run_python
+from rho_sandbox.inside import judge
 from tests.support import require
 
 VALUES = [

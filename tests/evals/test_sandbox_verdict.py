@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from rho_eos.evals import Sample
-from rho_eos.evals.sandbox import Backend, Limits, run_python
 from rho_eos.evals.tasks.humaneval import HumanEval
+from rho_sandbox import Backend, Limits, run_python
 
 SHORT = Limits(wall_seconds=10, cpu_seconds=2, memory_bytes=512 << 20)
 

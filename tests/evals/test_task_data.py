@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.evals import find_task, task_names
 from tests.evals.fixtures import FOLDER, TASKS, samples
 

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.evals.runs.run_folder import read_samples
 from rho_eos.evals.tasks.task_file import read_task_file
 from tests.evals.command import Command

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.evals import find_task
 from tests.evals.command import Command
 from tests.evals.fixtures import BROKEN, FOLDER

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForMaskedLM
 
 import rho_eos.models  # noqa: F401  registers the families
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.models import LLaDAConfig, LLaDAForMaskedLM
 from tests.conftest import DATA
 

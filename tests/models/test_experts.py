@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import silu, softmax
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.models.families.llada import LLaDAForMaskedLM
 from rho_eos.models.families.llada_moe import (
     LLaDAMoEConfig,

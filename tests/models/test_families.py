@@ -11,14 +11,14 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedTokenizerFast
 
+from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.errors import UserError
+from rho_eos.engine.preparation import Preparer
 from rho_eos.llm import LLM
 from rho_eos.models import FAMILIES, find_family
 from rho_eos.models.loading import open_checkpoint
 from rho_eos.models.special_tokens import find_special_tokens
-from rho_eos.preparation import Preparer
 from tests.conftest import DATA
 
 PARITY = DATA / "parity"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from rho_eos.base.errors import UserError
 from rho_eos.cli import main
 from rho_eos.config import EngineConfig
-from rho_eos.errors import UserError
 from rho_eos.evals.runs.provenance import model_identity
 from rho_eos.llm import LLM
 from rho_eos.models import memory, placement

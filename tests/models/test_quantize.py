@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from rho_eos.base.errors import UserError
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.errors import UserError
 from rho_eos.llm import LLM
 from rho_eos.models import quantize
 from rho_eos.models.quantize import Int4Linear, Int8Linear, check_available

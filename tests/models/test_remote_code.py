@@ -12,8 +12,8 @@ import pytest
 from transformers import AutoModel, AutoModelForMaskedLM
 
 import rho_eos
+from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
-from rho_eos.errors import UserError
 from rho_eos.models.loading import open_checkpoint
 from tests import forks
 from tests.checkpoints import byte_tokenizer

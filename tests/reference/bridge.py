@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.tokens import SpecialTokens
 from tests.reference.decoder import Ids, Logits, Rule
 from tests.reference.random_llada import END_OF_TURN, EOS, MASK
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rho_eos.base.outputs import FinishReason, Output, StepRecord, Usage
 from rho_eos.evals.runs.sources import Answers, Job
-from rho_eos.outputs import FinishReason, Output, StepRecord, Usage
 
 
 class Script:

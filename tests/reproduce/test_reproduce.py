@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
-from rho_eos.embedded import TinyMath
-from rho_eos.errors import UserError
+from rho_eos.evals.tasks.embedded import TinyMath
 from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.index import FIGURE_TITLES
 from rho_eos.reproduce.plan import TABLE_NAMES, plan_figures, plan_tables

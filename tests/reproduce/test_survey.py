@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.outputs import FinishReason, Output, Usage
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.registry import policies
-from rho_eos.errors import UserError
 from rho_eos.evals.runs.sources import Answers, Job
-from rho_eos.outputs import FinishReason, Output, Usage
 from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.profiles import TINY
 from rho_eos.reproduce.run import reproduce

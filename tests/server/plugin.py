@@ -10,7 +10,7 @@ import numpy as np
 from rho_eos import DecodeParams, Policy, Step, register_policy
 from rho_eos.decoding.edits import Overwrite
 from rho_eos.decoding.policy import Keeps
-from rho_eos.settings import setting
+from rho_eos.base.settings import setting
 
 
 class DoubterParams(DecodeParams):

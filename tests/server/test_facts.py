@@ -11,11 +11,11 @@ from rho_eos import LLM, DecodeParams, __version__
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.registry import policies
 from rho_eos.decoding.schema import parameters, schema
+from rho_eos.embedded.tasks import TASKS, held_out
 from rho_eos.models.known import EMBEDDED
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.run import listen
-from rho_eos.tiny.tasks import TASKS, held_out
 from tests.scripted import SPECIAL, says
 from tests.server.conftest import MODEL, Process
 from tests.server.scripted_server import ControlledRunner, serving

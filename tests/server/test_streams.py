@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.trace import explain
+from rho_eos.views.narration import explain
 from tests.scripted import says
 from tests.server.conftest import MODEL, Process
 from tests.server.scripted_server import ControlledRunner, Scripted, chat_body, serving

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
+from rho_eos.embedded.tasks import TASKS
+from rho_eos.embedded.tokenizer import build_tokenizer
 from rho_eos.models.known import EMBEDDED
-from rho_eos.tiny.brevity import MARGIN, Brevity, canvas_length, fullest_that_fits
-from rho_eos.tiny.model import FULL, QUICK
-from rho_eos.tiny.rows import LONGEST_CANVAS, NO_TARGET, RowMaker
-from rho_eos.tiny.tasks import TASKS
-from rho_eos.tiny.tokenizer import build_tokenizer
-from rho_eos.tiny.train import Trainer
+from training.brevity import MARGIN, Brevity, canvas_length, fullest_that_fits
+from training.model import FULL, QUICK
+from training.rows import LONGEST_CANVAS, NO_TARGET, RowMaker
+from training.train import Trainer
 
 LENGTHS = (200, 60, 2)
 

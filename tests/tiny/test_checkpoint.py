@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
+from rho_eos.base.outputs import Output
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.embedded import sample_of
+from rho_eos.embedded.problem import Problem
+from rho_eos.embedded.tasks import TASKS
 from rho_eos.evals import find_task
+from rho_eos.evals.tasks.embedded import sample_of
 from rho_eos.llm import LLM
 from rho_eos.models.known import EMBEDDED
-from rho_eos.outputs import Output
-from rho_eos.tiny.problem import Problem
-from rho_eos.tiny.tasks import TASKS
 from tests.conftest import DATA
 
 PUBLISHED = DATA / "parity" / "llada-mha"

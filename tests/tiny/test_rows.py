@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from rho_eos.embedded.tasks import TASKS
+from rho_eos.embedded.tokenizer import build_tokenizer
 from rho_eos.models.families.llada import LLaDAForMaskedLM
-from rho_eos.tiny.batches import batches
-from rho_eos.tiny.model import FULL, QUICK, new_model
-from rho_eos.tiny.rows import LONGEST_CANVAS, NO_TARGET, Row, RowMaker
-from rho_eos.tiny.tasks import TASKS
-from rho_eos.tiny.tokenizer import build_tokenizer
+from training.batches import batches
+from training.model import FULL, QUICK, new_model
+from training.rows import LONGEST_CANVAS, NO_TARGET, Row, RowMaker
 
 
 @pytest.fixture(scope="module")

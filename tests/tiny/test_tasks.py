@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rho_eos.errors import UserError
-from rho_eos.tiny.arithmetic import facts
-from rho_eos.tiny.problem import split_of
-from rho_eos.tiny.tasks import TASKS, held_out
-from rho_eos.tiny.tokenizer import build_tokenizer
+from rho_eos.base.errors import UserError
+from rho_eos.embedded.arithmetic import facts
+from rho_eos.embedded.problem import split_of
+from rho_eos.embedded.tasks import TASKS, held_out
+from rho_eos.embedded.tokenizer import build_tokenizer
 
 DRILLED = set(facts())
 names = st.sampled_from(sorted(TASKS))

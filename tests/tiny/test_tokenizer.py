@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from rho_eos.embedded.tasks import TASKS, held_out
+from rho_eos.embedded.tokenizer import build_tokenizer
 from rho_eos.models.known import EMBEDDED
-from rho_eos.tiny.tasks import TASKS, held_out
-from rho_eos.tiny.tokenizer import build_tokenizer
 
 
 @pytest.fixture(scope="module")

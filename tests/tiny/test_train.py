@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 import torch
 
+from rho_eos.base.errors import UserError
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.errors import UserError
+from rho_eos.embedded.tasks import TASKS
+from rho_eos.embedded.tokenizer import build_tokenizer
 from rho_eos.llm import LLM
 from rho_eos.models.families.llada import LLaDAForMaskedLM
-from rho_eos.tiny.batches import batches
-from rho_eos.tiny.model import QUICK, new_model
-from rho_eos.tiny.muon import orthogonalised
-from rho_eos.tiny.progress import Sums, draw_curve
-from rho_eos.tiny.rows import RowMaker
-from rho_eos.tiny.tasks import TASKS
-from rho_eos.tiny.tokenizer import build_tokenizer
-from rho_eos.tiny.train import Trainer, train
 from tests import forks
 from tests.support import wait_until
+from training.batches import batches
+from training.model import QUICK, new_model
+from training.muon import orthogonalised
+from training.progress import Sums, draw_curve
+from training.rows import RowMaker
+from training.train import Trainer, train
 
 STEPS = 40
 MINUTES = 0.2
@@ -116,7 +116,7 @@ def canvas_loss(model: LLaDAForMaskedLM) -> float:
 
 def test_a_run_by_the_clock_with_a_kill_in_between(tmp_path: Path) -> None:
     """The whole command, killed once it has saved, and run again for the rest of its time."""
-    command = ["-m", "rho_eos.tiny.train", "--out", tmp_path, "--quick"]
+    command = ["-m", "training.train", "--out", tmp_path, "--quick"]
     command += ["--minutes", MINUTES, "--save-minutes", MINUTES / 10]
     state = tmp_path / "state.pt"
     first = forks.Fork(*command)

@@ -12,6 +12,8 @@ from typing import Annotated
 import typer
 
 from rho_eos import __version__
+from rho_eos.base.errors import StorageError, UserError
+from rho_eos.base.plugins import load_plugins, plugins_in
 from rho_eos.cli.batch import batch
 from rho_eos.cli.chat import chat
 from rho_eos.cli.compare import compare
@@ -30,8 +32,6 @@ from rho_eos.cli.watch import watch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.errors import EngineError
-from rho_eos.errors import StorageError, UserError
-from rho_eos.plugins import load_plugins, plugins_in
 from rho_eos.server.config import ServerConfig
 
 HELP = """Variable-length generation with masked diffusion language models.

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rho_eos.announced import load
+from rho_eos.base.errors import needs_extra
 from rho_eos.cli.file_options import InOrder, Overwrite, check_distinct
-from rho_eos.errors import needs_extra
+from rho_eos.views.announced import load
 
 
 def batch(
@@ -43,11 +43,11 @@ def batch(
     """
     from rich.console import Console
 
+    from rho_eos.base.plugins import load_plugins
     from rho_eos.cli.progress import bulk_progress
     from rho_eos.config import EngineConfig
     from rho_eos.evals.runs.provenance import model_hash
-    from rho_eos.plugins import load_plugins
-    from rho_eos.rows import read_rows
+    from rho_eos.files.rows import read_rows
     from rho_eos.server.config import MONTH, ServerConfig
 
     try:

@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rho_eos.announced import load, remark_on
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
+from rho_eos.views.announced import load, remark_on
 
 HISTORY_LINES = 1000
 
@@ -76,9 +76,9 @@ class Conversation:
 
     def set(self, words: list[str]) -> None:
         """a parameter of decoding, as on the command line; without a value: what it is now"""
+        from rho_eos.base.settings import from_word
         from rho_eos.decoding.params import DecodeParams, merged
         from rho_eos.decoding.registry import find_policy, policy_of
-        from rho_eos.settings import from_word
 
         if not words:
             given = ", ".join(f"{name} {value}" for name, value in self.options.items())

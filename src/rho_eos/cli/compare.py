@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 
 
 def compare(

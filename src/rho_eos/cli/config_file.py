@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 
 Command = Callable[..., Any]
 _FLAG = "--config"
@@ -59,7 +59,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """Options by their names, with _ in place of -."""
     import yaml  # type: ignore[import-untyped]
 
-    from rho_eos.jsonl import check_regular
+    from rho_eos.files.jsonl import check_regular
 
     check_regular(path)
     try:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperOption
 
-from rho_eos.announced import load
 from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
 from rho_eos.cli.ray_options import RayActors, RayAddress, RayCommand
+from rho_eos.views.announced import load
 
 if TYPE_CHECKING:
     from rho_eos.evals.runs.run import Progress

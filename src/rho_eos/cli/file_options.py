@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="With --output: forget what the file holds.")

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rho_eos.announced import load, remark_on
+from rho_eos.base.errors import UserError
 from rho_eos.cli.file_options import InOrder, Overwrite, check_distinct
 from rho_eos.cli.ray_options import RayActors, RayAddress
-from rho_eos.errors import UserError
+from rho_eos.views.announced import load, remark_on
 
 if TYPE_CHECKING:
-    from rho_eos.bulk import Item
     from rho_eos.engine.request import Request
-    from rho_eos.jsonl import ResultFile
+    from rho_eos.files.bulk import Item
+    from rho_eos.files.jsonl import ResultFile
 
 
 def generate(
@@ -121,8 +121,8 @@ def generate(
     if text is None and template is None:
         text = _from_stdin()
     from rho_eos.decoding.params import DecodeParams, seeded
-    from rho_eos.infilling import default_policy, stands_before_text
-    from rho_eos.trace import open_trace, trace_lines
+    from rho_eos.files.traces import open_trace, trace_lines
+    from rho_eos.text.infilling import default_policy, stands_before_text
 
     has_gaps = stands_before_text(suffix, template)
     if not has_gaps or "policy" in decode_options:
@@ -182,7 +182,7 @@ class FileJob:
 def _check_defaults(options: dict[str, Any]) -> None:
     """Those of a file's lines: good for answers or, if no policy is named, for gaps."""
     from rho_eos.decoding.params import DecodeParams
-    from rho_eos.infilling import SEARCH
+    from rho_eos.text.infilling import SEARCH
 
     try:
         DecodeParams.from_mapping(options)
@@ -205,18 +205,18 @@ def _generate_file(
     """Exit code 2 if any line was bad; the good ones have run all the same."""
     from rich.console import Console
 
-    from rho_eos.bulk import MARKER, Bulk, Item, decode_all
+    from rho_eos.base.outputs import Output
+    from rho_eos.base.plugins import load_plugins
     from rho_eos.cli.progress import bulk_progress
     from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import EngineConfig
     from rho_eos.decoding.params import check_samples
+    from rho_eos.engine.preparation import Preparer
     from rho_eos.engine.request import Request
     from rho_eos.evals.runs.provenance import model_hash
-    from rho_eos.jsonl import ResultFile
+    from rho_eos.files.bulk import MARKER, Bulk, Item, decode_all
+    from rho_eos.files.jsonl import ResultFile
     from rho_eos.models.loading import open_checkpoint
-    from rho_eos.outputs import Output
-    from rho_eos.plugins import load_plugins
-    from rho_eos.preparation import Preparer
 
     console = Console(stderr=True)
     check_distinct({"--input": job.input, "--output": job.output, "--trace-file": job.trace})
@@ -300,7 +300,7 @@ def _remarked(
 
 def _open_trace(path: Path, overwrite: bool, results: "ResultFile") -> "ResultFile":
     """The traces of what is finished. What was not, will be traced again."""
-    from rho_eos.trace import open_trace
+    from rho_eos.files.traces import open_trace
 
     traces = open_trace(path, overwrite)
     missing = len(results.ids - traces.ids)

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from rho_eos.errors import UserError, needs_extra
+from rho_eos.base.errors import UserError, needs_extra
 
 TASK_FILES = Path(__file__).parent.parent / "lm_eval" / "task_files"
 #: Where lm-eval finds fault with what it was given.
@@ -31,7 +31,7 @@ def lm_eval(context: typer.Context) -> int:
 
       rho-eos lm-eval --model rho_eos --model_args pretrained=tiny,mc_num=32 --tasks arc_easy
     """
-    from rho_eos.plugins import without_plugins
+    from rho_eos.base.plugins import without_plugins
 
     if context.args in ([], ["--help"], ["-h"]):
         print(context.get_help())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from rho_eos.errors import UserError, needs_extra
+from rho_eos.base.errors import UserError, needs_extra
 
 if TYPE_CHECKING:
     from rho_eos.cluster.ray_data import Pool

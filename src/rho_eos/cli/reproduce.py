@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rho_eos.announced import load
+from rho_eos.base.errors import UserError
 from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
-from rho_eos.errors import UserError
+from rho_eos.views.announced import load
 
 PART = "Part of lengths and stress (names, separated by commas)"
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rho_eos.announced import load
-from rho_eos.errors import UserError, needs_extra
+from rho_eos.base.errors import UserError, needs_extra
+from rho_eos.views.announced import load
 
 
 def serve(
@@ -62,9 +62,9 @@ def _serve_on_ray(engine_options: dict[str, Any], config: Any, replicas: int) ->
         from rho_eos.server.run import log_to_stderr
     except ModuleNotFoundError as error:
         raise needs_extra("serve --ray", error.name, "serve,ray") from error
+    from rho_eos.base.plugins import load_plugins
     from rho_eos.config import EngineConfig
     from rho_eos.models.loading import open_checkpoint
-    from rho_eos.plugins import load_plugins
 
     # What cannot be loaded would fail in each replica.
     engine = EngineConfig.from_mapping(engine_options)

@@ -7,13 +7,13 @@ from typing import Annotated, Any, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.settings import Settings, choices, from_word, kinds
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import policies
 from rho_eos.decoding.schema import from_words, parameters
-from rho_eos.errors import UserError
 from rho_eos.server.config import ServerConfig
-from rho_eos.settings import Settings, choices, from_word, kinds
 
 _PANELS = {
     DecodeParams: "Decoding",

@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from rho_eos.announced import load, remark_on
+from rho_eos.base.outputs import Output, StepRecord
 from rho_eos.decoding.registry import find_policy
+from rho_eos.engine.replay import Cell, Replay
 from rho_eos.engine.request import StepEvent
-from rho_eos.outputs import Output, StepRecord
-from rho_eos.trace import Cell, Replay, explain
+from rho_eos.views.announced import load, remark_on
+from rho_eos.views.narration import explain
 
 GAUGE = 40  # at least; a wider terminal has a wider one
 FRAME = 4  # columns of a panel beside what is in it
@@ -36,7 +37,7 @@ def watch(
     from rich.console import Console
 
     from rho_eos.decoding.params import DecodeParams
-    from rho_eos.infilling import default_policy
+    from rho_eos.text.infilling import default_policy
 
     if not suffix or "policy" in decode_options:
         DecodeParams.from_mapping(decode_options)  # a bad option, before a model is loaded

@@ -26,18 +26,18 @@ import numpy as np
 import ray
 import ray.data
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.outputs import FinishReason, Output
+from rho_eos.base.plugins import absolute
 from rho_eos.cluster.attempts import Attempts
 from rho_eos.config import EngineConfig
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.errors import RequestFailedError
+from rho_eos.engine.preparation import Preparer
 from rho_eos.engine.request import Request
-from rho_eos.errors import UserError
 from rho_eos.evals.runs.sources import Answers, Job, request_of
 from rho_eos.models.loading import choose_device, open_checkpoint
 from rho_eos.models.precision import choices_of_precision, name_of, stored_dtype
-from rho_eos.outputs import FinishReason, Output
-from rho_eos.plugins import absolute
-from rho_eos.preparation import Preparer
 
 MOST_BLOCKS = 4096  # Ray keeps books on every block
 RETRIES = 5  # of a request whose actor died: one that kills its machine must not do so for ever

@@ -19,9 +19,9 @@ import ray
 from fastapi import FastAPI
 from ray import serve
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.plugins import absolute
 from rho_eos.config import EngineConfig
-from rho_eos.errors import UserError
-from rho_eos.plugins import absolute
 from rho_eos.server.config import ServerConfig
 
 logger = logging.getLogger(__name__)

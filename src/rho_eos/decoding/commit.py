@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 
+from rho_eos.base.settings import setting
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import LONGEST, DecodeParams
 from rho_eos.decoding.policy import Positions, Prediction, View
-from rho_eos.settings import setting
-from rho_eos.tokens import SpecialTokens
 
 TIE = (
     "where no MASK is more confident than τ, those within this of the most confident one tie with "

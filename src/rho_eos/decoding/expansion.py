@@ -6,9 +6,9 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.settings import setting
 from rho_eos.decoding.params import LONGEST, DecodeParams
-from rho_eos.errors import UserError
-from rho_eos.settings import setting
 
 MULTIPLIERS: dict[str, Callable[[int], int]] = {
     "constant": lambda _: 1,

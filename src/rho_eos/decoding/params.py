@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from rho_eos.errors import UserError
-from rho_eos.settings import FewTexts, Settings, is_optional, setting, shown
+from rho_eos.base.errors import UserError
+from rho_eos.base.settings import FewTexts, Settings, is_optional, setting, shown
 
 DEFAULT_POLICY = "rho-eos"
 #: No canvas of any model comes near it; it only keeps a slip of the pen from taking all memory.

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rho_eos.base.outputs import StepRecord
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.edits import Edit
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.outputs import StepRecord
-from rho_eos.tokens import SpecialTokens
 
 RHO = "ρ"
 Positions = np.ndarray  # (n,) int64, indices into the canvas, ascending

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from pydantic import create_model
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.plugins import load_entry_points
+from rho_eos.base.settings import shown
 from rho_eos.decoding.params import DEFAULT_POLICY, DecodeParams
 from rho_eos.decoding.policy import Policy
-from rho_eos.errors import UserError
-from rho_eos.plugins import load_entry_points
-from rho_eos.settings import shown
 
 ENTRY_POINTS = "rho_eos.policies"
 

@@ -10,9 +10,9 @@ from typing import Any, get_origin
 
 from pydantic.fields import FieldInfo
 
+from rho_eos.base.settings import bounds, choices, from_word, is_optional, kinds, takes
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import policies, policy_of
-from rho_eos.settings import bounds, choices, from_word, is_optional, kinds, takes
 
 
 @dataclass(frozen=True, slots=True)

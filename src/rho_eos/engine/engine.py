@@ -25,6 +25,8 @@ from typing import Protocol
 
 import numpy as np
 
+from rho_eos.base.outputs import FinishReason, Output, StepRecord
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.edits import EditError
 from rho_eos.decoding.policy import Keeps, Prediction, View
 from rho_eos.engine.errors import EngineError, NotFiniteError, RequestFailedError
@@ -32,8 +34,6 @@ from rho_eos.engine.memory import give_back, is_out_of_memory
 from rho_eos.engine.request import Detail, Detokenize, Handle, Request, StepEvent
 from rho_eos.engine.row import Row
 from rho_eos.engine.scheduler import Scheduler
-from rho_eos.outputs import FinishReason, Output, StepRecord
-from rho_eos.tokens import SpecialTokens
 
 logger = logging.getLogger(__name__)
 

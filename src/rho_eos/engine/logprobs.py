@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from rho_eos.base.outputs import TokenLogprob
 from rho_eos.decoding.policy import Prediction
 from rho_eos.engine.commits import NEVER, Commits
-from rho_eos.outputs import TokenLogprob
 
 #: What stands for the logarithm of a probability that has rounded to nothing: JSON has no infinity.
 LEAST = -9999.0

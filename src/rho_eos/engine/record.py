@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rho_eos.base.outputs import StepRecord
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.edits import Append, Edit, runs
 from rho_eos.decoding.policy import Prediction, Step, View
 from rho_eos.decoding.signal import density
-from rho_eos.outputs import StepRecord
-from rho_eos.tokens import SpecialTokens
 
 
 @dataclass(frozen=True, slots=True)

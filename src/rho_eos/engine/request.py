@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rho_eos.base.outputs import Output, StepRecord, TokenLogprob
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Positions, View
 from rho_eos.engine.errors import EngineError
-from rho_eos.outputs import Output, StepRecord, TokenLogprob
 
 Detokenize = Callable[[list[int]], str]
 

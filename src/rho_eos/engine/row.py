@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rho_eos.base.outputs import FinishReason, StepRecord, TokenLogprob, Usage
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.edits import Edit, EditError, apply_edits
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Keeps, Policy, Positions, Prediction, Step, View, no_tokens
@@ -16,9 +18,7 @@ from rho_eos.engine.record import Done
 from rho_eos.engine.request import Handle, as_array
 from rho_eos.engine.standing import Standing, follow
 from rho_eos.engine.window import Window
-from rho_eos.outputs import FinishReason, StepRecord, TokenLogprob, Usage
-from rho_eos.streaming import TextDelta
-from rho_eos.tokens import SpecialTokens
+from rho_eos.text.streaming import TextDelta
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import torch
 
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.policy import Prediction
 from rho_eos.engine.batch import PackedBatch, RowInput, pack
 from rho_eos.engine.cache import Cache, RowStore
@@ -24,7 +25,6 @@ from rho_eos.engine.row import Row
 from rho_eos.engine.statistics import Statistics
 from rho_eos.engine.stopwatch import Stopwatch
 from rho_eos.models.attention import PACKED, PackedRows, wants_varlen_kernel
-from rho_eos.tokens import SpecialTokens
 
 
 class Costly(Protocol):

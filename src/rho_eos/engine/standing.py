@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.edits import EditError
-from rho_eos.tokens import SpecialTokens
 
 
 @dataclass(frozen=True, slots=True)

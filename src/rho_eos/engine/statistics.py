@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.policy import Prediction
 from rho_eos.decoding.sampling import choose, draws_for, joined
 from rho_eos.engine.batch import PackedBatch
 from rho_eos.engine.row import Row
-from rho_eos.tokens import SpecialTokens
 
 #: Columns of what is kept of a position. A token id is exact in float32 up to 2^24.
 TOKEN, CONFIDENCE, EOS, ENTROPY, MARGIN, EXPECTED = range(COLUMNS := 6)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.tokens import SpecialTokens
 
 
 @dataclass(slots=True)

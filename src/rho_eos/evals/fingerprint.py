@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 
 PIECES, PIECE_BYTES = 256, 4096
 

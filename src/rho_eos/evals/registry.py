@@ -10,15 +10,15 @@ import threading
 from importlib import import_module
 from typing import TypeVar
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
+from rho_eos.base.plugins import load_entry_points
 from rho_eos.evals.task import Task
-from rho_eos.plugins import load_entry_points
 
 GROUP = "rho_eos.tasks"
 #: Names stand in lists, in TASK=PATH and in file names.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 #: By name, because the second of them imports this package and the embedded model.
-OWN = ("rho_eos.evals.tasks", "rho_eos.embedded")
+OWN = ("rho_eos.evals.tasks", "rho_eos.evals.tasks.embedded")
 
 Registered = TypeVar("Registered", bound=Task | type[Task])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from rho_eos.evals.sandbox import Backend
+    from rho_sandbox import Backend
 
 ANSWER_PREFIX = "<reasoning>"
 

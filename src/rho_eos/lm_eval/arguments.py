@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.plugins import load_plugins
+from rho_eos.base.settings import Settings, setting
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.decoding.schema import parameters
-from rho_eos.errors import UserError
-from rho_eos.plugins import load_plugins
-from rho_eos.settings import Settings, setting
 
 logger = logging.getLogger(__name__)
 

@@ -19,15 +19,15 @@ from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
-from rho_eos.announced import load
-from rho_eos.bulk import decode_all
-from rho_eos.chat_template import render
+from rho_eos.base.errors import UserError
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.request import Request
-from rho_eos.errors import UserError
 from rho_eos.evals.runs.provenance import model_identity
+from rho_eos.files.bulk import decode_all
 from rho_eos.lm_eval.arguments import decode_params, engine_limits, read_model_args
 from rho_eos.lm_eval.likelihood import Pair, greedy_answers, log_likelihoods
+from rho_eos.text.chat_template import render
+from rho_eos.views.announced import load
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Native masked diffusion models. Importing this registers them with transformers' Auto classes."""
 
-from rho_eos.collector import paused
+from rho_eos.base.collector import paused
 
 with paused():
     from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM

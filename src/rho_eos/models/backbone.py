@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 
 
 class BidirectionalStack:

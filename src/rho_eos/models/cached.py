@@ -9,7 +9,7 @@ import torch
 from huggingface_hub import constants, scan_cache_dir
 from huggingface_hub.errors import CacheNotFound
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.models import FAMILIES
 from rho_eos.models.known import EMBEDDED
 from rho_eos.models.loading import measure, weight_files

@@ -17,7 +17,7 @@ from huggingface_hub.errors import HfHubHTTPError, HTTPError
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.models.hub import HUB_ERRORS, HubFile, HubModel, explain, fetch_file, quiet_client
 
 logger = logging.getLogger(__name__)

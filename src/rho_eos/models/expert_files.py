@@ -12,7 +12,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 
 _EXPERT = re.compile(r"(.*\.experts\.)(\d+)\.((?:gate|up|down)_proj\.weight)$")
 _PARTS = ("gate_proj.weight", "up_proj.weight", "down_proj.weight")

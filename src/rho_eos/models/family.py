@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from transformers.core_model_loading import WeightTransform
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from huggingface_hub.utils import (
 )
 from huggingface_hub.utils import logging as hub_logging
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.models.known import did_you_mean
 
 #: What describes a model. No pickles and no code, ever.

@@ -6,7 +6,7 @@ It is a list of suggestions, not of what may be loaded: any Hub id and any folde
 import difflib
 from pathlib import Path
 
-_CHECKPOINTS = Path(__file__).parent.parent / "tiny" / "checkpoints"
+_CHECKPOINTS = Path(__file__).parent.parent / "embedded" / "checkpoints"
 #: The models that come with the package, and their folders.
 EMBEDDED = {name: _CHECKPOINTS / name for name in ("tiny", "terse")}
 PUBLISHED = (

@@ -15,8 +15,9 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
-from rho_eos.errors import UserError
 from rho_eos.models import FAMILIES, find_family
 from rho_eos.models.attention import PACKED
 from rho_eos.models.download import fetch_weights
@@ -33,7 +34,6 @@ from rho_eos.models.sanity import (
 )
 from rho_eos.models.special_tokens import find_special_tokens
 from rho_eos.models.widening import widen
-from rho_eos.tokens import SpecialTokens
 
 #: Tokenizers that a repository ships as code, and the class of transformers they copy.
 NATIVE_TOKENIZERS = {"DreamTokenizer": "Qwen2Tokenizer"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
-from rho_eos.errors import UserError
 from rho_eos.models import memory
 from rho_eos.models.memory import gigabytes, needed_memory
 from rho_eos.models.precision import Precision, choices_of_precision, name_of, stored_dtype

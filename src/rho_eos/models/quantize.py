@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from rho_eos.errors import UserError, needs_extra
+from rho_eos.base.errors import UserError, needs_extra
 
 #: Weights that share a scale in int4: fewer where a row is short and one outlier weighs more.
 SMALL_GROUP, LARGE_GROUP, LONG_ROW = 32, 64, 1024

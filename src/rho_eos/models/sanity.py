@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rho_eos.errors import UserError
-from rho_eos.settings import shown
+from rho_eos.base.errors import UserError
+from rho_eos.base.settings import shown
 
 #: Kinds of files that are read, and the bytes that none of them comes near. Weights have no limit
 #: here: of them only headers are read before memory is asked for.

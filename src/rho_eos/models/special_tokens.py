@@ -5,11 +5,11 @@ Nothing is taken for granted about a family: an id that stands nowhere is asked 
 
 from typing import Any
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.settings import shown
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
-from rho_eos.errors import UserError
 from rho_eos.models.family import FAMILIES
-from rho_eos.settings import shown
-from rho_eos.tokens import SpecialTokens
 
 #: Names of the end-of-turn token in the chat formats we know, tried after the family's own.
 END_OF_TURN_NAMES = ("<|eot_id|>", "<|im_end|>", "<|role_end|>")

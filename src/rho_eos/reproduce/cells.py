@@ -11,8 +11,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
-from rho_eos.errors import UserError
 from rho_eos.evals import find_task
 from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.evals.runs.provenance import model_identity

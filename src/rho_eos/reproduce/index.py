@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rho_eos import __version__
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.plan import TABLES
 from rho_eos.reproduce.survey import SURVEYS

@@ -12,8 +12,8 @@ samples.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
-from rho_eos.errors import UserError
 from rho_eos.models.known import EMBEDDED
 
 

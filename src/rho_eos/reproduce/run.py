@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from rho_eos.errors import UserError, needs_extra
+from rho_eos.base.errors import UserError, needs_extra
 from rho_eos.evals import find_task
 from rho_eos.evals.runs.report import write_summary
 from rho_eos.evals.runs.run import Progress, evaluate
 from rho_eos.evals.runs.run_folder import write_json
 from rho_eos.evals.runs.sources import AnswerSource
-from rho_eos.evals.sandbox import probe_backend
 from rho_eos.reproduce.cells import Cell, Study
 from rho_eos.reproduce.index import ABOUT, about, read_about, write_index
 from rho_eos.reproduce.plan import Plan
 from rho_eos.reproduce.survey import Survey
 from rho_eos.reproduce.survey_table import survey_of
 from rho_eos.reproduce.tables import Result, comparison_of, table_of
+from rho_sandbox import probe_backend
 
 
 class Watcher(Protocol):

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from rho_eos.base.errors import UserError
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import foreign_policies, policies
-from rho_eos.errors import UserError
 from rho_eos.reproduce.plan import ASYM, DAEDAL, RHO_ASYM, RHO_SYM, SYM, Plan, Row
 from rho_eos.reproduce.profiles import Profile
 

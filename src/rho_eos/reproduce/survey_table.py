@@ -7,11 +7,11 @@ from itertools import groupby
 
 import numpy as np
 
+from rho_eos.base.outputs import FinishReason
 from rho_eos.evals.runs.compare import compare
 from rho_eos.evals.runs.report import NONE, TaskSummary, per_sample, shown, summarise
 from rho_eos.evals.runs.run_folder import Line
 from rho_eos.evals.runs.table import Table
-from rho_eos.outputs import FinishReason
 from rho_eos.reproduce.cells import Study
 from rho_eos.reproduce.plan import Row
 from rho_eos.reproduce.survey import FIXED, Survey, SurveyRow

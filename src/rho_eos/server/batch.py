@@ -18,11 +18,11 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from rho_eos.base.errors import UserError
 from rho_eos.engine.errors import EngineError
 from rho_eos.engine.request import Detail
-from rho_eos.errors import UserError
-from rho_eos.jsonl import Line, ResultFile
-from rho_eos.rows import Row, read_rows
+from rho_eos.files.jsonl import Line, ResultFile
+from rho_eos.files.rows import Row, read_rows
 from rho_eos.server.errors import ApiError, as_api_error, bad_request
 from rho_eos.server.protocol import AnyRequest, request_models
 from rho_eos.server.responses import ChatShape, CompletionShape, Shape, whole_answer

@@ -7,9 +7,9 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.settings import Settings, Texts, setting
 from rho_eos.decoding.params import LONGEST
-from rho_eos.errors import UserError
-from rho_eos.settings import Settings, Texts, setting
 
 API_KEY_VARIABLE = "RHO_EOS_API_KEY"
 MONTH = 31 * 24 * 3600.0  # in seconds: nobody waits longer

@@ -8,13 +8,13 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
+from rho_eos.base.outputs import Output, StepRecord
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import find_policy
 from rho_eos.engine.request import Request, StepEvent
-from rho_eos.outputs import Output, StepRecord
 from rho_eos.server.responses import usage
 from rho_eos.server.service import Generation
-from rho_eos.trace import explain
+from rho_eos.views.narration import explain
 
 logger = logging.getLogger(__name__)
 Event = dict[str, Any]

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from rho_eos.base.errors import UserError
 from rho_eos.engine.errors import (
     DeadlineExceededError,
     EngineError,
@@ -16,7 +17,6 @@ from rho_eos.engine.errors import (
     RequestFailedError,
     UnavailableError,
 )
-from rho_eos.errors import UserError
 
 _TRIED_TYPE = re.compile(r"str|int|float|bool|none|.*\[.*")
 #: How a sentence about settings says which of them it is about.

@@ -10,11 +10,11 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 
+from rho_eos.base.errors import UserError
 from rho_eos.decoding.registry import policies
 from rho_eos.decoding.schema import Parameter, parameters
-from rho_eos.errors import UserError
 from rho_eos.server.errors import bad_request
-from rho_eos.user_text import is_whole
+from rho_eos.text.user_text import is_whole
 
 #: What HTTP calls a parameter, where that is not its own name; None: it is no field.
 #: `stream_mode` asks for what a trace holds.

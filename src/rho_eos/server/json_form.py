@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.policy import Positions, View
 from rho_eos.engine.request import LogitsProcessor
-from rho_eos.errors import UserError
 from rho_eos.server.json_schema import MOST_DIGITS, Property
-from rho_eos.tokens import SpecialTokens
-from rho_eos.user_text import encode_as_text
+from rho_eos.text.user_text import encode_as_text
 
 STRING, NUMBER = 8, 4  # MASKs that a gap starts with
 LONGEST_VALUE = 64  # MASKs for each string and number, unless a request says how many in all

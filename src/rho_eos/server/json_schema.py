@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rho_eos.server.errors import ApiError, bad_request
-from rho_eos.user_text import is_whole
+from rho_eos.text.user_text import is_whole
 
 MOST_PROPERTIES = 100
 MOST_OPTIONS = 500  # of all enumerations together

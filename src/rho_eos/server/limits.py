@@ -7,10 +7,10 @@ second and a hundred megabytes.
 from collections.abc import Sequence
 from typing import Any
 
-from rho_eos.infilling import Given
-from rho_eos.prompts import Prompt
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.errors import bad_request
+from rho_eos.text.infilling import Given
+from rho_eos.text.prompts import Prompt
 
 #: More characters than any tokenizer makes of a token in a text that means something.
 CHARACTERS_PER_TOKEN = 16

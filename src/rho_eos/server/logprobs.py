@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rho_eos.outputs import Output, TokenLogprob
+from rho_eos.base.outputs import Output, TokenLogprob
 
 Detokenize = Callable[[list[int]], str]
 

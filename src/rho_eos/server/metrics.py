@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
 
+from rho_eos.base.outputs import StepRecord, Usage
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.cache import Cache
 from rho_eos.engine.row import Row
-from rho_eos.outputs import StepRecord, Usage
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _SHARES = tuple(share / 10 for share in range(1, 11))

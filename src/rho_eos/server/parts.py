@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from rho_eos.user_text import is_whole
+from rho_eos.text.user_text import is_whole
 
 
 def _whole(text: str) -> str:

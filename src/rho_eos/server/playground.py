@@ -2,14 +2,14 @@
 
 from typing import Any
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.settings import choices
 from rho_eos.decoding.params import DEFAULT_POLICY, DecodeParams
 from rho_eos.decoding.registry import policies
-from rho_eos.errors import UserError
-from rho_eos.infilling import able_policies, default_policy
 from rho_eos.models.known import EMBEDDED
 from rho_eos.server.fields import NAMES
 from rho_eos.server.service import Service
-from rho_eos.settings import choices
+from rho_eos.text.infilling import able_policies, default_policy
 
 _GENERIC = (
     "What is (3 + 4) * 2?",
@@ -69,7 +69,7 @@ def _examples(model: str) -> list[dict[str, str]]:
     """Problems of the kind the embedded model was trained on, none of which it has seen."""
     if model not in EMBEDDED:
         return [{"task": "example", "prompt": prompt} for prompt in _GENERIC]
-    from rho_eos.tiny.tasks import TASKS, held_out
+    from rho_eos.embedded.tasks import TASKS, held_out
 
     return [
         {"task": task, "prompt": problem.prompt}

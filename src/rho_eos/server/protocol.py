@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams, seeded
-from rho_eos.infilling import default_policy, stands_before_text
-from rho_eos.prompts import Prompt
 from rho_eos.server.config import MONTH
 from rho_eos.server.errors import bad_request
 from rho_eos.server.fields import described, given_parameters, with_decoding_fields
@@ -29,7 +28,8 @@ from rho_eos.server.parts import (
     unsupported,
     unused,
 )
-from rho_eos.tokens import SpecialTokens
+from rho_eos.text.infilling import default_policy, stands_before_text
+from rho_eos.text.prompts import Prompt
 
 
 class _Common(Strict, ABC):

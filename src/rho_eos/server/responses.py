@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from rho_eos.outputs import Output
+from rho_eos.base.outputs import Output
 from rho_eos.server.logprobs import Detokenize, Told, for_chat, for_completion, tell
 from rho_eos.server.service import Generation
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.server.app import create_app
 from rho_eos.server.connection import strict_protocol
 from rho_eos.server.middleware import request_id

@@ -12,14 +12,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.outputs import Output
 from rho_eos.decoding.params import LONGEST, DecodeParams
+from rho_eos.embedded.scope import note_on
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.calls import Call, News
 from rho_eos.engine.errors import DeadlineExceededError, EngineError
 from rho_eos.engine.request import Detail, Request
-from rho_eos.errors import UserError
 from rho_eos.llm import LLM
-from rho_eos.outputs import Output
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.errors import ApiError, as_api_error, bad_request
 from rho_eos.server.json_form import STRING, Form, Spelling
@@ -27,7 +28,6 @@ from rho_eos.server.json_schema import Property
 from rho_eos.server.limits import check_prompt
 from rho_eos.server.metrics import Metrics
 from rho_eos.server.protocol import AnyRequest
-from rho_eos.tiny.scope import note_on
 
 logger = logging.getLogger(__name__)
 

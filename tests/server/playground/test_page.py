@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rho_eos.tiny.scope import EXAMPLE, NOTE
+from rho_eos.embedded.scope import EXAMPLE, NOTE
 from tests.scripted import says
 from tests.server.conftest import MODEL, Process
 from tests.server.playground import Playground, Visit, expect

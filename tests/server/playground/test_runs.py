@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.trace import Replay
+from rho_eos.engine.replay import Replay
 from tests.scripted import SPECIAL, Script, arbitrary, decode, run_one, says
 from tests.server.conftest import Process
 from tests.server.playground import Visit, expect

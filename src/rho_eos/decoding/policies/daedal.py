@@ -5,6 +5,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rho_eos.base.outputs import StepRecord
+from rho_eos.base.settings import setting
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.commit import CommitParams, commit_by_threshold, first_open_block
 from rho_eos.decoding.edits import Append, Edit, Insert, Trim
 from rho_eos.decoding.expansion import RegionParams
@@ -21,9 +24,6 @@ from rho_eos.decoding.policy import (
 )
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import SIGNALS
-from rho_eos.outputs import StepRecord
-from rho_eos.settings import setting
-from rho_eos.tokens import SpecialTokens
 
 COMMITTED_TAIL = 16
 INSERT_BELOW = 0.1

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.outputs import StepRecord
+from rho_eos.base.settings import setting
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.edits import Delete, Insert
 from rho_eos.decoding.params import LONGEST, DecodeParams
 from rho_eos.decoding.policy import Needs, Policy, Positions, Prediction, Step, View, no_tokens
 from rho_eos.decoding.registry import register_policy
-from rho_eos.errors import UserError
-from rho_eos.outputs import StepRecord
-from rho_eos.settings import setting
-from rho_eos.tokens import SpecialTokens
 
 
 class DreamOnParams(DecodeParams):

@@ -5,6 +5,9 @@ from typing import Self
 import numpy as np
 from pydantic import model_validator
 
+from rho_eos.base.outputs import StepRecord
+from rho_eos.base.settings import setting
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.commit import (
     CommitParams,
     commit_by_threshold,
@@ -16,9 +19,6 @@ from rho_eos.decoding.params import LONGEST
 from rho_eos.decoding.policy import Policy, Positions, Prediction, Step, View
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import density
-from rho_eos.outputs import StepRecord
-from rho_eos.settings import setting
-from rho_eos.tokens import SpecialTokens
 
 
 class FixedParams(CommitParams):

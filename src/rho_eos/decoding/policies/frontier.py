@@ -2,14 +2,14 @@
 
 import numpy as np
 
+from rho_eos.base.outputs import StepRecord
+from rho_eos.base.settings import setting
 from rho_eos.decoding.commit import CommitParams, commit_by_threshold
 from rho_eos.decoding.edits import Append, Edit, Trim
 from rho_eos.decoding.params import LONGEST
 from rho_eos.decoding.policy import Policy, Positions, Prediction, Step, View
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import density
-from rho_eos.outputs import StepRecord
-from rho_eos.settings import setting
 
 LEAST_DROPPED = 8
 SPARE = 32

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
+from rho_eos.base.outputs import StepRecord
+from rho_eos.base.settings import setting
 from rho_eos.decoding.commit import CommitParams, commit_by_threshold
 from rho_eos.decoding.edits import Append, Edit, Trim
 from rho_eos.decoding.policies.rho_eos import trailing_masks
 from rho_eos.decoding.policy import Policy, Positions, Prediction, Step, View
 from rho_eos.decoding.registry import register_policy
-from rho_eos.outputs import StepRecord
-from rho_eos.settings import setting
 
 LEAST_BEHIND = 8  # MASKs that must lie behind an end for it to count as seen
 LEAST_SLACK, LEAST_DROPPED, LEAST_GROWTH = 16, 16, 64

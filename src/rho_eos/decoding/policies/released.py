@@ -7,13 +7,13 @@ length for good.
 
 import numpy as np
 
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.commit import CommitParams, above_threshold, without_eos_if_possible
 from rho_eos.decoding.edits import Append, Edit, Trim
 from rho_eos.decoding.expansion import ExpansionParams, expansion_factor
 from rho_eos.decoding.policy import Keeps, Needs, Policy, Positions, Prediction, Step, View
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import confidence
-from rho_eos.tokens import SpecialTokens
 
 
 class ReleasedParams(ExpansionParams, CommitParams):

@@ -4,14 +4,14 @@ from typing import Literal
 
 import numpy as np
 
+from rho_eos.base.settings import setting
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.commit import CommitParams, commit_by_threshold
 from rho_eos.decoding.edits import Append, Edit, Trim
 from rho_eos.decoding.expansion import ExpansionParams, expansion_factor
 from rho_eos.decoding.policy import Needs, Policy, Positions, Prediction, Step, View
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import SIGNALS
-from rho_eos.settings import setting
-from rho_eos.tokens import SpecialTokens
 
 
 class RhoEosParams(ExpansionParams, CommitParams):

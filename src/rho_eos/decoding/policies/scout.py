@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from rho_eos.base.outputs import StepRecord
+from rho_eos.base.settings import setting
+from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.commit import TIE, CommitParams, commit_by_threshold
 from rho_eos.decoding.edits import Append, Edit, Trim
 from rho_eos.decoding.params import LONGEST
@@ -15,9 +18,6 @@ from rho_eos.decoding.policies.rho_eos import trailing_masks
 from rho_eos.decoding.policy import Policy, Positions, Prediction, Step, View, no_tokens
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import density
-from rho_eos.outputs import StepRecord
-from rho_eos.settings import setting
-from rho_eos.tokens import SpecialTokens
 
 LEAST_DROPPED = 8
 NEXT = 32  # MASKs that are written next: so many in whole blocks, one block at least

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.evals.graders.exact import Exact
 from rho_eos.evals.graders.grader import Grader
 from rho_eos.evals.graders.mathematics import Mathematics

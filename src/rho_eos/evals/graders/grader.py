@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Self
 
-from rho_eos.errors import UserError
-from rho_eos.evals.sandbox import Backend
+from rho_eos.base.errors import UserError
+from rho_eos.base.settings import Settings
 from rho_eos.evals.task import Grade
-from rho_eos.settings import Settings
+from rho_sandbox import Backend
 
 NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 

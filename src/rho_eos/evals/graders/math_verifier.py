@@ -16,7 +16,7 @@ import threading
 from contextlib import suppress
 from importlib.util import find_spec
 
-from rho_eos.errors import UserError, needs_extra
+from rho_eos.base.errors import UserError, needs_extra
 
 ATTEMPTS = 3  # for a pair whose worker dies: it may have been the pair
 PATIENCE_SECONDS = 300.0  # the worker has limits of its own, of CPU time; this is the last resort

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.evals.graders.grader import Comparison
 
 # Not a part of something longer: 3/4, 2^5 and 12abc are not the numbers they begin with.

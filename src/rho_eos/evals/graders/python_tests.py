@@ -5,11 +5,11 @@ from typing import ClassVar, Self
 
 from pydantic import PrivateAttr
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.evals.graders.extraction import code_answer
 from rho_eos.evals.graders.grader import NO_FIELDS, Grader
-from rho_eos.evals.sandbox import DEFAULT_LIMITS, Backend, Limits, SandboxResult, run_python
 from rho_eos.evals.task import Grade
+from rho_sandbox import DEFAULT_LIMITS, Backend, Limits, SandboxResult, run_python
 
 
 class PythonTests(Grader):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.evals.runs.report import per_sample, summarise, summary_table
 from rho_eos.evals.runs.run_folder import SETTINGS, Line, read_samples
 from rho_eos.evals.runs.stats import (

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from rho_eos.base.errors import UserError
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import find_policy
-from rho_eos.errors import UserError
 from rho_eos.evals.runs.compare import read_runs, runs_in, runs_table, tests_table
 from rho_eos.evals.runs.report import summarise, summary_table
 from rho_eos.evals.runs.run_folder import SETTINGS, Line, read_samples, read_settings

@@ -18,17 +18,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rho_eos.base.errors import UserError
+from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.errors import RequestFailedError
-from rho_eos.errors import UserError
 from rho_eos.evals import Sample, Task, find_task, task_names
 from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.evals.runs.provenance import model_identity, session_facts
 from rho_eos.evals.runs.run_folder import Line, RunFolder, open_run
 from rho_eos.evals.runs.sources import AnswerSource, Job
-from rho_eos.evals.sandbox import probe_backend
-from rho_eos.outputs import FinishReason, Output
+from rho_sandbox import probe_backend
 
 GRADERS = 4
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rho_eos.errors import StorageError, UserError
-from rho_eos.jsonl import ResultFile, read_lines
+from rho_eos.base.errors import StorageError, UserError
+from rho_eos.files.jsonl import ResultFile, read_lines
 
 SETTINGS = "run.json"
 SAMPLES = "samples.jsonl"

@@ -8,14 +8,14 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rho_eos.bulk import decode_all
+from rho_eos.base.errors import UserError
+from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.engine.preparation import Preparer
 from rho_eos.engine.request import Request
-from rho_eos.errors import UserError
 from rho_eos.evals.task import Sample, Task
+from rho_eos.files.bulk import decode_all
 from rho_eos.llm import LLM
-from rho_eos.outputs import FinishReason, Output
-from rho_eos.preparation import Preparer
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from rho_eos.base.errors import UserError
 from rho_eos.decoding.params import DecodeParams, merged
-from rho_eos.errors import UserError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

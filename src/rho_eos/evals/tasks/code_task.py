@@ -7,9 +7,9 @@ from typing import ClassVar, Self
 
 from rho_eos.evals.graders.extraction import code_answer
 from rho_eos.evals.graders.python_tests import grade_code
-from rho_eos.evals.sandbox import DEFAULT_LIMITS, Backend, Limits
 from rho_eos.evals.task import ANSWER_PREFIX, Grade, Sample, Task
 from rho_eos.evals.tasks.source import Source
+from rho_sandbox import DEFAULT_LIMITS, Backend, Limits
 
 
 @dataclass(frozen=True)

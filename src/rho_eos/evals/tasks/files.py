@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rho_eos.errors import UserError
-from rho_eos.rows import read_rows
+from rho_eos.base.errors import UserError
+from rho_eos.files.rows import read_rows
 
 Rows = Iterator[tuple[str, Any]]
 

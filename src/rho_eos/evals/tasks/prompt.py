@@ -2,7 +2,7 @@
 
 from string import Template
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 
 
 def fill(template: str, /, **fields: str) -> str:

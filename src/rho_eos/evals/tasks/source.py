@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rho_eos.errors import UserError, needs_extra
+from rho_eos.base.errors import UserError, needs_extra
 from rho_eos.evals.task import Sample
 from rho_eos.evals.tasks.files import file_rows
 

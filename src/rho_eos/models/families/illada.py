@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import LlamaConfig, LlamaModel, LlamaPreTrainedModel
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.models.backbone import BidirectionalStack, MaskedDiffusionHead
 from rho_eos.models.family import Family, FamilyConfig, by_model_type
 

@@ -11,7 +11,7 @@ from typing import Any
 from transformers import LlamaModel, LlamaPreTrainedModel, PreTrainedConfig
 from transformers.core_model_loading import WeightRenaming
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.models.backbone import BidirectionalStack, MaskedDiffusionHead
 from rho_eos.models.family import Family, FamilyConfig, supports_only
 from rho_eos.models.rotation import FullPrecisionAttention

@@ -29,7 +29,7 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import (
     Qwen3MoeTopKRouter,
 )
 
-from rho_eos.errors import UserError
+from rho_eos.base.errors import UserError
 from rho_eos.models.backbone import BidirectionalStack, MaskedDiffusionHead
 from rho_eos.models.expert_files import check_experts
 from rho_eos.models.family import Family, FamilyConfig, supports_only

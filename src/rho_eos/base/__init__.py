@@ -1,0 +1,1 @@
+"""What every other layer rests on: errors, settings, special tokens, plugins, outputs."""

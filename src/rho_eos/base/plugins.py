@@ -1,0 +1,109 @@
+"""Other people's policies and tasks: modules, files, and packages that announce themselves.
+
+A plugin is code that calls `rho_eos.register_policy` or `rho_eos.evals.register_task` when it is
+imported. It runs with all rights of this process, so only what the user names, or has installed,
+is ever imported.
+"""
+
+import importlib
+import importlib.util
+import logging
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rho_eos.base.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+
+def plugins_in(words: Sequence[str]) -> list[str]:
+    """The plugins that a command line names: they decide what its other options are."""
+    following = [*words[1:], ""]
+    return [
+        after if word == "--plugin" else word.removeprefix("--plugin=")
+        for word, after in zip(words, following, strict=False)
+        if word == "--plugin" or word.startswith("--plugin=")
+    ]
+
+
+def without_plugins(words: Sequence[str]) -> list[str]:
+    """The same command line for a program that does not know the option."""
+    before = ["", *words[:-1]]
+    return [
+        word
+        for word, previous in zip(words, before, strict=False)
+        if previous != "--plugin" and word != "--plugin" and not word.startswith("--plugin=")
+    ]
+
+
+def load_plugins(names: Iterable[str]) -> None:
+    """Import each: a path that ends in .py, or the name of an importable module."""
+    for name in names:
+        load_plugin(name)
+
+
+def load_plugin(name: str) -> None:
+    """A plugin that was imported before is not imported again."""
+    if not name.endswith(".py"):
+        _import(name, name)
+        return
+    path = Path(name).expanduser().resolve()
+    if not path.is_file():
+        raise UserError(f"plugin is {name!r}, but there is no such file")
+    # Two files of one name are two modules, and the same file is the same module everywhere.
+    module = f"rho_eos_plugin_{path.stem}_{blake2b(str(path).encode(), digest_size=4).hexdigest()}"
+    if module in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(module, path)
+    assert spec is not None and spec.loader is not None
+    sys.modules[module] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(sys.modules[module])
+    except BaseException as error:
+        del sys.modules[module]
+        if isinstance(error, Exception):
+            raise _failed(name, error) from error
+        raise
+
+
+def load_entry_points(group: str, register: Callable[[Any], object]) -> None:
+    """What installed packages announce: a module that registers, or the thing to register.
+
+    A package that does not work must not keep the others from working: it is a line in the log.
+    """
+    for entry in entry_points(group=group):
+        try:
+            found = entry.load()
+            if not isinstance(found, ModuleType):
+                register(found)
+        except Exception as error:
+            logger.warning(
+                "rho-eos: %s of %s (%s) cannot be loaded: %s",
+                group.removeprefix("rho_eos."),
+                entry.dist.name if entry.dist else "an unknown package",
+                entry.value,
+                " ".join(f"{type(error).__name__}: {error}".split()),
+            )
+
+
+def absolute(names: Iterable[str]) -> tuple[str, ...]:
+    """The same plugins for a process that runs in another folder."""
+    return tuple(
+        str(Path(name).expanduser().resolve()) if name.endswith(".py") else name for name in names
+    )
+
+
+def _import(module: str, name: str) -> None:
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        raise _failed(name, error) from error
+
+
+def _failed(name: str, error: Exception) -> UserError:
+    return UserError(f"plugin {name!r} cannot be imported: {type(error).__name__}: {error}")

@@ -1,0 +1,91 @@
+"""What a problem of the embedded models is, and which they may never see in training.
+
+A problem belongs to the test split if the hash of its *answer* says so. Generators redraw until the
+split fits, so training and test are disjoint by construction, whatever the seeds: no answer asked
+for in a test, under whatever wording, has been shown in training. (A shorter form of it may have
+been: results are few, and stories that differ in their verbs have the same equations.)
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any, Literal
+
+from rho_eos.base.errors import UserError
+
+Split = Literal["train", "test"]
+TEST_SHARE = 16  # one answer in so many is held out
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One question: `answer` is the text that `tiny` is trained to give.
+
+    `shorter` are the answers that `terse` is trained to give where that one does not fit, fullest
+    first. Numbers: the equations alone, then the result alone. Programs: without comments, then
+    with fewer and fewer of the steps; a program has no result apart from its steps.
+    """
+
+    id: str
+    prompt: str
+    answer: str
+    meta: dict[str, Any] = field(default_factory=dict)
+    shorter: tuple[str, ...] = ()
+
+
+def split_of(task: str, answer: str) -> Split:
+    """Which side of the fence an answer lies on."""
+    digest = blake2b(f"{task}\n{answer}".encode(), digest_size=8).digest()
+    return "test" if int.from_bytes(digest, "big") % TEST_SHARE == 0 else "train"
+
+
+class PlainRandom(random.Random):
+    """Randomness without variety of wording: the first of several texts, and nothing rare.
+
+    Learning to look things up starts faster on problems that all read alike.
+    """
+
+    def choice(self, options: Any) -> Any:
+        worded = isinstance(options[0], str) and len(options[0]) > 1
+        return options[0] if worded else super().choice(options)
+
+    def getrandbits(self, bits: int) -> int:
+        return super().getrandbits(bits)  # said again, or integers would be drawn by `random`
+
+    def random(self) -> float:
+        return 0.999
+
+
+class Task(ABC):
+    """A generator of problems with a seed and a difficulty (the number of steps)."""
+
+    name: str
+    max_steps: int
+
+    @abstractmethod
+    def draw(self, rng: random.Random, steps: int) -> Problem:
+        """A problem of so many steps, from either split."""
+
+    def problem(
+        self, seed: int, difficulty: int | None = None, split: Split = "test", plain: bool = False
+    ) -> Problem:
+        """The problem of this seed; a difficulty of None draws one, so that lengths spread."""
+        if difficulty is not None and not 1 <= difficulty <= self.max_steps:
+            raise UserError(
+                f"difficulty of {self.name} is 1 to {self.max_steps} steps, got {difficulty}"
+            )
+        source = PlainRandom if plain else random.Random
+        rng = source(f"{self.name}/{split}/{seed}")
+        while True:
+            drawn = self.draw(rng, difficulty or self.draw_steps(rng))
+            if split_of(self.name, drawn.answer) == split:
+                return replace(drawn, id=f"{self.name}/{split}/{seed}")
+
+    def draw_steps(self, rng: random.Random) -> int:
+        """Short problems somewhat more often than long ones."""
+        if rng.random() < 0.3:
+            return rng.randint(1, max(1, self.max_steps // 3))
+        return rng.randint(1, self.max_steps)

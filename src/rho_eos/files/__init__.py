@@ -1,0 +1,1 @@
+"""Many requests from file to file: rows of any format, and results that destroy nothing."""

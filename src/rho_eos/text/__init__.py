@@ -1,0 +1,1 @@
+"""From prompts and chats to token ids, and from committed tokens to text."""
