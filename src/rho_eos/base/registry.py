@@ -1,0 +1,83 @@
+"""Things of one kind by their names: ours, those of installed packages, and those a program adds.
+
+Policies, commit rules, caches, families and tasks are all found this way. Ours are the modules of
+one package, each of which registers what it defines; nothing else names them. Other people's come
+from an entry point, or from a plugin that calls the same `register`.
+"""
+
+import importlib
+import pkgutil
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from rho_eos.base.errors import UserError
+from rho_eos.base.plugins import load_entry_points
+from rho_eos.base.settings import shown
+
+T = TypeVar("T")
+
+#: Names stand in lists, in options and in file names.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Registry(Generic[T]):
+    """One kind of thing.
+
+    Args:
+        kind: The word for it in sentences, `policy`.
+        package: The package whose modules register ours when they are imported.
+        group: The group of entry points by which installed packages announce theirs.
+        register: What an entry point's object is given to, where it names no module.
+    """
+
+    def __init__(
+        self, kind: str, package: str, group: str, register: Callable[[Any], object]
+    ) -> None:
+        self.kind, self.package, self.group = kind, package, group
+        self._register = register
+        self._things: dict[str, T] = {}
+        self._homes: dict[str, str] = {}  # the module that registered each
+        self._loaded = False
+        self._lock = threading.RLock()  # what is being loaded registers things itself
+
+    def add(self, name: Any, thing: T, home: str) -> None:
+        """Register `thing`, which the module `home` defines. A module may replace its own."""
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise UserError(
+                f"{shown(name)} is no name for a {self.kind}: use letters, digits, . _ -"
+            )
+        with self._lock:
+            if self._homes.get(name, home) != home:
+                raise UserError(
+                    f"a {self.kind} named {name!r} is registered already, by {self._homes[name]}"
+                )
+            self._things[name], self._homes[name] = thing, home
+
+    def all(self) -> dict[str, T]:
+        """Every one by its name: ours, in the order of their names, then those from outside."""
+        self._load()
+        names = sorted(self._things, key=lambda name: (self.is_foreign(name), name))
+        return {name: self._things[name] for name in names}
+
+    def find(self, name: Any) -> T:
+        """The one of this name, or a sentence that lists the names there are."""
+        known = self.all()
+        if not isinstance(name, str) or name not in known:
+            raise UserError(f"{self.kind} is {shown(name)}, but takes one of {', '.join(known)}")
+        return known[name]
+
+    def is_foreign(self, name: str) -> bool:
+        """Whether it is not ours."""
+        return not self._homes[name].startswith("rho_eos.")
+
+    def _load(self) -> None:
+        with self._lock:
+            if self._loaded:
+                return
+            self._loaded = True
+            ours = importlib.import_module(self.package)
+            for module in pkgutil.iter_modules(ours.__path__):
+                importlib.import_module(f"{self.package}.{module.name}")
+            load_entry_points(self.group, self._register)
