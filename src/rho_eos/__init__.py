@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from rho_eos.base.outputs import FinishReason, Output, StepRecord, Usage
     from rho_eos.base.settings import setting
     from rho_eos.config import EngineConfig
-    from rho_eos.decoding.commit import CommitParams, commit_by_threshold
+    from rho_eos.decoding.cache import Cache
+    from rho_eos.decoding.canvas import Canvas
+    from rho_eos.decoding.commit import Commit, CommitParams, CommitRule, first_open_block
     from rho_eos.decoding.edits import Append, Delete, Insert, Overwrite, Trim
     from rho_eos.decoding.params import DecodeParams
-    from rho_eos.decoding.policy import Keeps, Needs, Policy, Prediction, Step, View
-    from rho_eos.decoding.registry import register_policy
+    from rho_eos.decoding.policy import Infills, Keeps, Policy, Step, Windowed
+    from rho_eos.decoding.prediction import Needs, Prediction, Probe
+    from rho_eos.decoding.registry import register_cache, register_commit, register_policy
     from rho_eos.engine.request import StepEvent
     from rho_eos.llm import LLM
     from rho_eos.rollouts import Rollouts
@@ -30,11 +33,14 @@ __version__ = "0.1.0"
 
 _HOME = {
     "config": ("EngineConfig",),
-    "decoding.commit": ("CommitParams", "commit_by_threshold"),
+    "decoding.cache": ("Cache",),
+    "decoding.canvas": ("Canvas",),
+    "decoding.commit": ("Commit", "CommitParams", "CommitRule", "first_open_block"),
     "decoding.edits": ("Append", "Delete", "Insert", "Overwrite", "Trim"),
     "decoding.params": ("DecodeParams",),
-    "decoding.policy": ("Keeps", "Needs", "Policy", "Prediction", "Step", "View"),
-    "decoding.registry": ("register_policy",),
+    "decoding.policy": ("Infills", "Keeps", "Policy", "Step", "Windowed"),
+    "decoding.prediction": ("Needs", "Prediction", "Probe"),
+    "decoding.registry": ("register_cache", "register_commit", "register_policy"),
     "engine.request": ("StepEvent",),
     "base.errors": ("UserError",),
     "llm": ("LLM",),
@@ -46,11 +52,16 @@ _HOME = {
 __all__ = [
     "LLM",
     "Append",
+    "Cache",
+    "Canvas",
+    "Commit",
     "CommitParams",
+    "CommitRule",
     "DecodeParams",
     "Delete",
     "EngineConfig",
     "FinishReason",
+    "Infills",
     "Insert",
     "Keeps",
     "Needs",
@@ -58,6 +69,7 @@ __all__ = [
     "Overwrite",
     "Policy",
     "Prediction",
+    "Probe",
     "Rollouts",
     "Step",
     "StepEvent",
@@ -65,9 +77,11 @@ __all__ = [
     "Trim",
     "Usage",
     "UserError",
-    "View",
+    "Windowed",
     "__version__",
-    "commit_by_threshold",
+    "first_open_block",
+    "register_cache",
+    "register_commit",
     "register_policy",
     "setting",
 ]

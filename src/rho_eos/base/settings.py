@@ -57,6 +57,11 @@ class Settings(BaseModel):
         """The same with some values changed, and checked again."""
         return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
 
+    def _check(self, field: str, ok: bool, takes: str) -> None:
+        """For checks that look at several fields."""
+        if not ok:
+            raise UserError(f"{field} is {shown(getattr(self, field))}, but takes {takes}")
+
     @classmethod
     def _sentence(cls, error: ValidationError) -> str:
         """The first thing that is wrong, in words."""

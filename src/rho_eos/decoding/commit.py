@@ -1,29 +1,90 @@
-"""Which MASKs to fill in this step. Pure functions over the predictions at candidate positions."""
+"""Which tokens: the seam of commit rules, and the parts that rules share.
 
-import dataclasses
+A rule sees the candidates, the predicted MASKs of the block that is being written, and says which
+of them are committed. It commits at least one where there is a candidate. A rule that takes tokens
+back answers with a `Commit`, which also names the cells that become MASK again.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rho_eos.base.settings import setting
+from rho_eos.base.settings import Settings, setting
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.params import LONGEST, DecodeParams
-from rho_eos.decoding.policy import Positions, Prediction, View
+from rho_eos.decoding.canvas import Canvas, Positions, no_positions
+from rho_eos.decoding.params import LONGEST
+from rho_eos.decoding.policy import Keeps
+from rho_eos.decoding.prediction import Needs, Prediction, Probe
 
-TIE = (
-    "where no MASK is more confident than τ, those within this of the most confident one tie with "
-    "it, and the first of them is committed"
+Order = Literal["confidence", "margin", "entropy"]
+ORDER = (
+    "by what candidates are ranked: the probability of their token, its margin over the second "
+    "best, or low entropy"
 )
 
 
-class CommitParams(DecodeParams):
-    """The parameters of the commit rule that most policies share."""
+class CommitParams(Settings):
+    """The parameters that all commit rules share."""
 
-    threshold: float = setting(0.9, "commit every MASK more confident than this (τ)", gt=0, le=1)
     block_length: int | None = setting(
         32, "commit within one block at a time; none: anywhere", ge=1, le=LONGEST
     )
+    order: Order = setting("confidence", ORDER)
     defer_eos: bool = setting(False, "commit EOS in a block only when nothing else is left in it")
-    tie: float = setting(0.0, TIE, ge=0, le=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The candidates that are written, and the committed cells that become MASK again."""
+
+    positions: Positions
+    remask: Positions = field(default_factory=no_positions)
+
+
+class CommitRule(ABC):
+    """Subclass it, set `name`, write `__call__`, and register it with `register_commit`.
+
+    One rule is created for each request. The first line of its docstring says what it does. What it
+    remembers of each cell it keeps in the canvas's columns (`canvas.keep`), which follow edits.
+    """
+
+    name: ClassVar[str]
+    #: Its parameters: a subclass of `CommitParams` with fields made by `setting`.
+    Params: ClassVar[type[CommitParams]] = CommitParams
+    #: ALL: what is committed stays. BLOCKS: it may take back tokens of the open block.
+    keeps: ClassVar[Keeps] = Keeps.ALL
+    #: What it reads; `__init__` adds what the order of candidates needs.
+    needs: Needs = Needs()
+
+    def __init__(self, params: Any, special: SpecialTokens) -> None:
+        self.params = params
+        self.special = special
+        order = params.order
+        self.needs = self.needs | Needs(entropy=order == "entropy", margin=order == "margin")
+
+    def probes(self, canvas: Canvas) -> Sequence[Probe]:  # noqa: ARG002
+        """Further canvases that the next forward predicts: `candidates.probes`."""
+        return ()
+
+    def deferring(self, candidates: Prediction) -> Prediction:
+        """With `defer_eos`, the candidates that would not end the text, unless all would."""
+        goes_on = ~self.special.is_end(candidates.token)
+        if not self.params.defer_eos or goes_on.all() or not goes_on.any():
+            return candidates
+        return candidates.at(candidates.positions[goes_on])
+
+    @abstractmethod
+    def __call__(self, canvas: Canvas, candidates: Prediction) -> Positions | Commit:
+        """Which candidates are committed.
+
+        Args:
+            canvas: The sequence before this step's commits.
+            candidates: What the model says at the MASKs that may be committed now, in order of
+                their positions, at least one.
+        """
 
 
 def first_open_block(masked: Positions, block_length: int | None) -> Positions:
@@ -34,41 +95,31 @@ def first_open_block(masked: Positions, block_length: int | None) -> Positions:
     return masked[: np.searchsorted(masked, end)]
 
 
-def without_eos_if_possible(candidates: Prediction, special: SpecialTokens) -> Prediction:
-    """The candidates that would not end the text, unless all of them would."""
-    goes_on = ~special.is_end(candidates.token)
-    return candidates.at(candidates.positions[goes_on]) if goes_on.any() else candidates
+def ranked(candidates: Prediction, order: Order) -> Positions:
+    """All candidates, the surest first; among equals the leftmost."""
+    return candidates.positions[np.argsort(-surety(candidates, order), kind="stable")]
 
 
-def with_ends_last(candidates: Prediction, special: SpecialTokens) -> Prediction:
-    """The same candidates; those that would end the text count as less sure than all others."""
-    ends = special.is_end(candidates.token)
-    return dataclasses.replace(candidates, confidence=candidates.confidence - ends)
+def surety(candidates: Prediction, order: Order) -> np.ndarray:
+    """(n,) the number that candidates are ranked by; the largest is the surest."""
+    if order == "confidence":
+        return candidates.confidence
+    if order == "margin":
+        assert candidates.margin is not None
+        return candidates.margin
+    assert candidates.entropy is not None
+    return -candidates.entropy
 
 
-def above_threshold(candidates: Prediction, threshold: float, tie: float = 0.0) -> Positions:
-    """The τ rule: every candidate more confident than τ, or else the single most confident one.
+def above_threshold(
+    candidates: Prediction, threshold: float, tie: float = 0.0, order: Order = "confidence"
+) -> Positions:
+    """The τ rule: every candidate more confident than τ, or else the single surest one.
 
     Among equals it is the leftmost, and a difference of up to `tie` counts as none.
     """
-    confidence = candidates.confidence
-    chosen = candidates.positions[confidence > threshold]
-    if len(chosen) or not len(confidence):
+    chosen = candidates.positions[candidates.confidence > threshold]
+    if len(chosen) or not len(candidates.positions):
         return chosen
-    return candidates.positions[confidence >= confidence.max() - tie][:1]
-
-
-def most_confident(candidates: Prediction, count: int) -> Positions:
-    """The `count` most confident candidates; among equals the leftmost."""
-    order = np.argsort(-candidates.confidence, kind="stable")
-    return np.sort(candidates.positions[order[:count]])
-
-
-def commit_by_threshold(
-    view: View, prediction: Prediction, params: CommitParams, special: SpecialTokens
-) -> Positions:
-    """The rule of docs/method.md §2, which ρ-EOS, DAEDAL and the fair control share."""
-    candidates = prediction.at(first_open_block(view.masked, params.block_length))
-    if params.defer_eos:
-        candidates = without_eos_if_possible(candidates, special)
-    return above_threshold(candidates, params.threshold, params.tie)
+    sure = surety(candidates, order)
+    return candidates.positions[sure >= sure.max() - tie][:1]

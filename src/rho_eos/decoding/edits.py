@@ -1,8 +1,9 @@
 """Changes of a canvas, and the one place that carries them out.
 
 All edits of a step are applied together: their positions are those of the canvas after the step's
-commits and before any edit. Applying them yields `moved`, for each new position the old one or -1.
-Whoever keeps something for each position (a trace, a page, a cache) follows that.
+commits and before any edit. Applying them yields `moved`: for each new position the old one, or -1.
+Whoever keeps something for each position (the canvas's columns, a trace, a page, a cache) follows
+that.
 """
 
 from dataclasses import dataclass
@@ -61,17 +62,15 @@ class EditError(ValueError):
     """A policy asked for an edit that does not fit the canvas, or that it may not make."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
-    canvas: np.ndarray  # (L',) int64
-    moved: np.ndarray  # (L',) int64, the old position of each, -1 for a new one
-    changed: np.ndarray  # old positions that were dropped or overwritten, ascending
+def apply_edits(
+    cells: np.ndarray, edits: tuple[Edit, ...], mask: int, longest: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The cells after all edits, `moved`, and the old positions that were dropped or overwritten.
 
-
-def apply_edits(canvas: np.ndarray, edits: tuple[Edit, ...], mask: int, longest: int) -> Edited:
-    """The canvas after all edits; checked before anything of the new length is allocated."""
-    length = len(canvas)
-    tokens = canvas.copy()
+    The new length is checked before anything of that size is allocated.
+    """
+    length = len(cells)
+    tokens = cells.copy()
     kept = np.ones(length, dtype=bool)
     overwritten = np.zeros(length, dtype=bool)
     added: list[tuple[int, int, int]] = []  # (before which position, how many, which token)
@@ -104,7 +103,7 @@ def apply_edits(canvas: np.ndarray, edits: tuple[Edit, ...], mask: int, longest:
         moved += [old, np.full(count, -1)]
         filled += [tokens[old], np.full(count, token)]
         start = at
-    return Edited(
+    return (
         np.concatenate(filled).astype(np.int64),
         np.concatenate(moved).astype(np.int64),
         np.flatnonzero(~kept | overwritten),

@@ -1,28 +1,52 @@
-"""How one request is decoded: what all policies share, and the door to each policy's own.
+"""How one request is decoded: what all requests share, and the door to each part's own.
 
-`DecodeParams(policy="fixed", steps=16)` is an instance of that policy's own `Params`, a subclass of
-this one. So a parameter that the chosen policy does not have is an unknown one, and is refused.
+A request is decoded by a length policy, a commit rule and perhaps a cache, and each has parameters
+of its own. `DecodeParams(policy="fixed", commit="quota", steps=16)` is an instance of a class that
+is composed of theirs. So a parameter that none of the three has is an unknown one, and is refused.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from pydantic import model_validator
+from pydantic import create_model, model_validator
 
 from rho_eos.base.errors import UserError
-from rho_eos.base.settings import FewTexts, Settings, is_optional, setting, shown
+from rho_eos.base.settings import FewTexts, Settings, is_optional, setting
+
+if TYPE_CHECKING:
+    from rho_eos.decoding.cache import Cache
+    from rho_eos.decoding.commit import CommitRule
+    from rho_eos.decoding.policy import Policy
 
 DEFAULT_POLICY = "rho-eos"
+DEFAULT_COMMIT = "threshold"
+NO_CACHE = "none"
 #: No canvas of any model comes near it; it only keeps a slip of the pen from taking all memory.
 LONGEST = 2**20
 MOST_SAMPLES = 2**16  # of one prompt, for the same reason
 
 
-class DecodeParams(Settings):
-    """The common part. The defaults are ρ-EOS as published: Asym, τ 0.9, block 32."""
+class Parts(NamedTuple):
+    """What decodes a request: how long, which tokens, what is computed."""
 
-    policy: str = setting(DEFAULT_POLICY, "decoding rule")
+    policy: "type[Policy]"
+    commit: "type[CommitRule]"
+    cache: "type[Cache] | None"
+
+    def having(self, parameter: str) -> bool:
+        return parameter in composed(self).model_fields
+
+
+class DecodeParams(Settings):
+    """What all requests share. The defaults are ρ-EOS as published: Asym, τ 0.9, block 32."""
+
+    policy: str = setting(DEFAULT_POLICY, "how long: the length policy")
+    commit: str = setting(DEFAULT_COMMIT, "which tokens: the commit rule")
+    cache: str = setting(
+        NO_CACHE, "what is computed: none is exact, a cache computes less in most steps"
+    )
     initial_length: int = setting(
         64, "canvas length to start with; fixed keeps it", ge=1, le=LONGEST
     )
@@ -48,46 +72,40 @@ class DecodeParams(Settings):
         ge=0,
         le=20,
     )
-    cache: Literal["none", "window"] = setting(
-        "none", "none: every forward computes every position; window: most compute a window only"
-    )
-    cache_window: int = setting(24, "MASKs that a window step computes", ge=1, le=LONGEST)
-    cache_back: int = setting(16, "positions before the first MASK in it", ge=0, le=LONGEST)
-    cache_commits: int = setting(48, "refresh after so many commits", ge=1, le=LONGEST)
-    cache_steps: int = setting(24, "refresh after so many steps", ge=1, le=LONGEST)
-    cache_unsure: float = setting(
-        0.0, "refresh after a commit less confident than this", ge=0, le=1
-    )
 
-    #: The policy that these are the parameters of; set where the policy is registered.
-    policy_name: ClassVar[str] = ""
+    #: What these are the parameters of; set where they are composed.
+    parts: ClassVar[Parts | None] = None
     #: Values that go by one name: preset -> parameter -> value. What is given beats the preset.
     #: A policy that has some declares a field `preset`, whose choices are these names.
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __new__(cls, **given: Any) -> Self:
-        if cls is not DecodeParams:
+        if cls.parts is not None:
             return super().__new__(cls)
-        from rho_eos.decoding.registry import find_policy, policy_of
-
-        chosen: type[Self] = find_policy(policy_of(given)).Params  # type: ignore[assignment]
+        chosen: type[Self] = composed(parts_of(given))  # type: ignore[assignment]
         return super().__new__(chosen)
 
-    def __init__(self, **given: Any) -> None:  # which parameters there are, the policy knows
+    def __init__(self, **given: Any) -> None:  # which parameters there are, the parts know
         super().__init__(**given)
         if given.get("initial_length") is None:
             # It follows from the rest, also where that is changed later.
             self.model_fields_set.discard("initial_length")
-        if given.get("policy") is None and self.policy_name == DEFAULT_POLICY:
-            self.model_fields_set.discard("policy")  # before text it is another one
+        for axis in ("policy", "commit", "cache"):  # what was not chosen may still be chosen
+            if given.get(axis) is None:
+                self.model_fields_set.discard(axis)
+
+    def __reduce__(self) -> Any:
+        return _made_again, (self.model_dump(exclude_unset=True),)
+
+    def replaced(self, **changes: Any) -> Self:
+        """The same with some values changed, and checked again."""
+        given = {**self.model_dump(exclude_unset=True), **changes}
+        return DecodeParams(**given)  # type: ignore[return-value]
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, given: dict[str, Any]) -> dict[str, Any]:
         """What was not given, where that depends on what was."""
-        from rho_eos.decoding.registry import without_old_spelling
-
-        given = without_old_spelling(given)
         # None means "not given", except where it is a value of the parameter.
         given = {
             name: value
@@ -95,7 +113,10 @@ class DecodeParams(Settings):
             if value is not None
             or (name in cls.model_fields and is_optional(cls.model_fields[name]))
         }
-        filled = {"policy": cls.policy_name, **cls._defaults(given), **given}
+        assert cls.parts is not None
+        own = {"commit": cls.parts.policy.name} if cls.parts.policy.rule is not None else {}
+        names = {"policy": cls.parts.policy.name, **own}
+        filled = {**names, **cls._defaults(given), **given}
         limit = filled.get("max_new_tokens")
         if "initial_length" not in filled and type(limit) is int and limit > 0:
             # Who only says how long a text may become did not ask for a longer start.
@@ -104,22 +125,14 @@ class DecodeParams(Settings):
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
-        if self.policy != self.policy_name:
-            raise UserError(f"policy is {self.policy!r}, but these are for {self.policy_name!r}")
-        limit = self.max_new_tokens
+        limit, longest = self.max_new_tokens, self.longest
         self._check(
             "initial_length", self.initial_length <= limit, f"at most max_new_tokens, {limit}"
         )
-        longest = self.longest
         self._check(
             "min_new_tokens", self.min_new_tokens <= longest, f"at most the length, {longest}"
         )
         return self
-
-    def _check(self, field: str, ok: bool, takes: str) -> None:
-        """For checks that look at several fields."""
-        if not ok:
-            raise UserError(f"{field} is {shown(getattr(self, field))}, but takes {takes}")
 
     @classmethod
     def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -129,18 +142,14 @@ class DecodeParams(Settings):
 
     @classmethod
     def _unknown(cls, name: str) -> str:
-        from rho_eos.decoding.registry import policies_with
+        from rho_eos.decoding.schema import parameters
 
-        others = policies_with(name)
-        if others:
-            return (
-                f"policy {cls.policy_name} has no parameter {name!r}; "
-                f"it is one of {', '.join(others)}"
-            )
-        return (
-            f"unknown parameter {name!r}; policy {cls.policy_name} takes "
-            f"{', '.join(cls.model_fields)}"
-        )
+        assert cls.parts is not None
+        chosen = f"policy {cls.parts.policy.name}"
+        others = parameters().get(name)
+        if others is not None:
+            return f"{chosen} has no parameter {name!r}; it is one of {', '.join(others.owners)}"
+        return f"unknown parameter {name!r}; {chosen} takes {', '.join(cls.model_fields)}"
 
     @property
     def longest(self) -> int:
@@ -154,8 +163,7 @@ class DecodeParams(Settings):
 
     def recorded(self) -> dict[str, Any]:
         """What an answer depends on, for files that say how it was made."""
-        unused = {name for name in type(self).model_fields if name.startswith("cache_")}
-        return self.model_dump(mode="json", exclude=unused if self.cache == "none" else None)
+        return self.model_dump(mode="json")
 
     @property
     def least_room(self) -> int:
@@ -178,6 +186,39 @@ class DecodeParams(Settings):
         return False
 
 
+def parts_of(given: Mapping[str, Any]) -> Parts:
+    """The policy, the rule and the cache that parameters name, or the default ones."""
+    from rho_eos.decoding.registry import COMMITS, find_cache, find_policy
+
+    def chosen(axis: str, default: str) -> Any:
+        name = given.get(axis)
+        return default if name is None else name
+
+    policy = find_policy(chosen("policy", DEFAULT_POLICY))
+    cache = find_cache(chosen("cache", NO_CACHE))
+    if policy.rule is None:
+        return Parts(policy, COMMITS.find(chosen("commit", DEFAULT_COMMIT)), cache)
+    if chosen("commit", policy.name) != policy.name:
+        raise UserError(
+            f"policy {policy.name} has a commit rule of its own, so commit is not taken"
+        )
+    return Parts(policy, policy.rule, cache)
+
+
+@cache
+def composed(parts: Parts) -> type[DecodeParams]:
+    """The parameters of these three together. The policy's own declaration of a name counts."""
+    bases: list[Any] = [part.Params for part in parts if part is not None]
+    name = "-".join(part.name for part in parts if part is not None)
+    own: type[DecodeParams] = create_model(name, __base__=tuple(dict.fromkeys(bases)))
+    own.parts = parts
+    return own
+
+
+def _made_again(given: Mapping[str, Any]) -> DecodeParams:
+    return DecodeParams(**given)
+
+
 def check_samples(n: Any) -> None:
     """How many samples of one prompt may be asked for."""
     whole = isinstance(n, Integral) and not isinstance(n, bool)
@@ -194,13 +235,20 @@ def seeded(params: DecodeParams, n: Any) -> list[DecodeParams]:
 def merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """A request's own parameters over defaults that were given for many requests.
 
-    Where it names another policy than the defaults do, those of them that only the other policy has
-    do not concern it.
+    Where it names another policy, rule or cache than the defaults do, those defaults that only the
+    others have do not concern it.
     """
-    from rho_eos.decoding.registry import find_policy, policy_of
+    from rho_eos.decoding.registry import find_policy
+    from rho_eos.decoding.schema import parameters
 
-    policy = policy_of({**defaults, **own})
-    if policy == policy_of(defaults):
-        return {**defaults, **own}
-    known = find_policy(policy).Params.model_fields
-    return {**{name: value for name, value in defaults.items() if name in known}, **own}
+    both = {**defaults, **own}
+    if not any(name in own for name in ("policy", "commit", "cache")):
+        return both
+    if "commit" not in own and find_policy(both.get("policy") or DEFAULT_POLICY).rule is not None:
+        both.pop("commit", None)
+    known, others = composed(parts_of(both)).model_fields, parameters()
+    return {
+        name: value
+        for name, value in both.items()
+        if name in own or name in known or name not in others
+    }

@@ -1,104 +1,28 @@
-"""The seam that varies: given one sequence and what the model predicts there, what happens next.
+"""How long: the seam of length policies.
 
-A policy is a class in one file. It declares its name, its parameters, what it needs from a forward
-and which edits it may make; `step` decides. One is created for each request and may keep state. It
-touches no model and no device: it reads arrays and answers with a `Step`, which the engine checks
-and applies.
+A policy is a class in one file. It declares its name, its parameters, what it reads from a forward
+and which edits it may make; `step` says how the canvas changes. Which MASKs are written is the
+commit rule's business (`decoding/commit.py`), and which positions a forward computes is the
+cache's (`decoding/cache.py`); every policy goes with every rule and every cache.
+
+One policy is created for each request and may keep state. It touches no model and no device: it
+reads arrays and answers with a `Step`, which the engine checks and carries out.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from rho_eos.base.outputs import StepRecord
 from rho_eos.base.tokens import SpecialTokens
+from rho_eos.decoding.canvas import Canvas, Positions
 from rho_eos.decoding.edits import Edit
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.prediction import Needs, Prediction, Probe
 
-RHO = "ρ"
-Positions = np.ndarray  # (n,) int64, indices into the canvas, ascending
-
-
-def no_tokens() -> np.ndarray:
-    return np.zeros(0, dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """One sequence as a policy sees it, before this step's commits."""
-
-    canvas: np.ndarray  # (L,) int64, committed tokens and MASKs
-    masked: Positions  # where the MASKs are
-    step: int  # forwards made before this one
-    #: Which gap a position belongs to, -1: text that was given with the request. None: one gap.
-    gaps: np.ndarray | None = None  # (L,) int64
-    prompt: np.ndarray = field(default_factory=no_tokens)  # (P,) int64, what stands before
-    suffix: np.ndarray = field(default_factory=no_tokens)  # (S,) int64, and behind
-    sized: frozenset[int] = frozenset()  # gaps that have the length they are to have
-
-    @property
-    def length(self) -> int:
-        return len(self.canvas)
-
-    @property
-    def given(self) -> int:
-        """How many positions of the canvas are text that was given."""
-        return 0 if self.gaps is None else int(np.count_nonzero(self.gaps < 0))
-
-    def behind(self, count: int) -> int:
-        """The position behind the first `count` that are not given."""
-        if self.gaps is None:
-            return count
-        own = np.flatnonzero(self.gaps >= 0)
-        if not count:
-            return 0
-        return int(own[count - 1]) + 1 if count <= len(own) else self.length
-
-    def gap_of(self, position: int) -> np.ndarray:
-        """(L,) bool: the positions of the gap that this one belongs to."""
-        if self.gaps is None:
-            return np.ones(self.length, dtype=bool)
-        return np.asarray(self.gaps == self.gaps[position])
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a policy reads beyond token, confidence and P(EOS) at the MASKs; only that is made."""
-
-    whole_canvas: bool = False  # predictions at committed positions too
-    entropy: bool = False
-    margin: bool = False
-    expected: bool = False  # the probability of the given text that it hides
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What the model says at `positions`: the MASKs, or the whole canvas if the policy asks."""
-
-    positions: Positions
-    token: np.ndarray  # (n,) int64, the chosen token, never MASK
-    confidence: np.ndarray  # (n,) float64, its probability over the whole vocabulary
-    eos_probability: np.ndarray  # (n,) float64
-    entropy: np.ndarray | None = None  # (n,) float64, in nats, if the policy needs it
-    margin: np.ndarray | None = None  # (n,) float64, best less second best probability, likewise
-    expected: np.ndarray | None = None  # (n,) float64, probability of what stands there, likewise
-    #: (n, k) the likeliest tokens and their probabilities, if the request asks for logprobs
-    top_token: np.ndarray | None = None
-    top_probability: np.ndarray | None = None
-
-    def at(self, wanted: Positions) -> "Prediction":
-        """The part of the prediction that speaks of `wanted` (all of which must be predicted)."""
-        if len(wanted) == len(self.positions):
-            return self
-        index = np.searchsorted(self.positions, wanted)
-        columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(
-            self,
-            **{name: column[index] for name, column in columns.items() if column is not None},
-        )
+if TYPE_CHECKING:
+    from rho_eos.decoding.commit import CommitRule
 
 
 class Keeps(Enum):
@@ -106,40 +30,38 @@ class Keeps(Enum):
 
     ALL = auto()  # none is ever changed or dropped
     PREFIX = auto()  # those behind the first MASK may be: the finished beginning stands
+    BLOCKS = auto()  # those of the block that is being written may be: finished blocks stand
     NOTHING = auto()  # any may be: the text is known only at the end
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Commit the predicted tokens at these positions, then edit the canvas."""
+    """How the canvas changes after this step's commits."""
 
-    commit: Positions
     edits: tuple[Edit, ...] = ()
     signal: float | None = None  # what the length decision was based on
+    commit: Positions | None = None  # None: as the commit rule proposes; none at all: nothing yet
     finished: bool | None = None  # None: once no MASK is left; else as the policy says
     note: str = ""  # what it found out, for people, where a record of the step cannot show it
 
 
 class Policy(ABC):
-    """Subclass it, set `name`, write `step`, and register it with `register_policy`."""
+    """Subclass it, set `name`, write `step`, and register it with `register_policy`.
+
+    The first line of its docstring says in one sentence what it does: help texts show it.
+    """
 
     name: ClassVar[str]
-    #: For people: a name with its own letters, and what it does in one sentence.
-    title: ClassVar[str] = ""
-    summary: ClassVar[str] = ""
     #: Its parameters: a subclass of `DecodeParams` with fields made by `setting`.
     Params: ClassVar[type[DecodeParams]] = DecodeParams
     #: The kinds of edits it may make, and what they may do to committed tokens.
     edits: ClassVar[tuple[type[Edit], ...]] = ()
     keeps: ClassVar[Keeps] = Keeps.ALL
-    #: With the window cache: whether the next step may see a window only, and change no length.
-    windows: bool = False
-    #: Whether its canvas may stand before text that is given: a suffix, a template's next words.
-    infills: ClassVar[bool] = False
-    #: There an end of text is not to be chosen, unless EOS means something else to the policy.
-    reads_ends: ClassVar[bool] = False
     #: What it reads; a policy whose parameters decide sets its own in `__init__`.
     needs: Needs = Needs()
+    #: A commit rule of its own, made by this class of rules; the parameter `commit` is then not
+    #: to be had. None: the rule that the request names.
+    rule: "ClassVar[type[CommitRule] | None]" = None
 
     def __init__(self, params: Any, special: SpecialTokens) -> None:
         self.params = params
@@ -149,75 +71,43 @@ class Policy(ABC):
     def refuse(cls, special: SpecialTokens) -> None:
         """Raise a UserError where a model with these special tokens cannot be decoded by it."""
 
-    @classmethod
-    def signal_name(cls, params: Any) -> str:
-        """What the length decision is based on, in a word."""
-        confidence = getattr(params, "signal", "density") == "confidence"
-        return "EOS confidence" if confidence else RHO
+    def probes(self, canvas: Canvas) -> Sequence[Probe]:  # noqa: ARG002
+        """Further canvases that the next forward predicts beside this one."""
+        return ()
 
-    @classmethod
-    def explain(cls, params: Any, record: StepRecord) -> str:
-        """Why a step did to the length what it did: a sentence for live views."""
-        if record.signal is None:
-            return _change(record)
-        name = cls.signal_name(params)
-        now = f"{name} = {figure(record.signal, *(params.region or ()))}"
-        if params.region is None:
-            return f"{now}: {_change(record)}"
-        low, high = params.region
-        few, most = "too few MASKs expect the end", "most MASKs expect the end"
-        if name != RHO:
-            few, most = "it is not sure that the text ends here", "the text surely ends here"
-        if record.change > 0 and record.signal < low:
-            return f"{now} < {low:g}: {few}, {_change(record)}"
-        if record.change < 0 and record.signal > high:
-            return f"{now} > {high:g}: {most}, {_change(record)}"
-        if not record.change and not low <= record.signal <= high:
-            return (
-                f"{now} is outside the region, but the length is final: "
-                "the text is complete, or its limit is reached."
-            )
-        return f"{now} is in the region: the length holds."
+    @abstractmethod
+    def step(self, canvas: Canvas, prediction: Prediction, commit: Positions) -> Step:
+        """How the canvas changes. Called once for each forward over all positions.
 
-    def forbids(self, view: View) -> tuple[int, ...]:  # noqa: ARG002
+        Args:
+            canvas: The sequence before this step's commits.
+            prediction: What the model says at its MASKs, or at more if `needs` asks.
+            commit: The positions that the commit rule is about to write.
+        """
+
+
+class Windowed:
+    """Mixed into policies that may go without a look at the whole canvas for some steps.
+
+    With a cache most forwards compute a window. In such a step only the commit rule is asked: the
+    length changes in steps that see everything.
+    """
+
+    def must_see_all(self, step: int) -> bool:  # noqa: ARG002
+        """Whether the forward with this number has to compute every position."""
+        return False
+
+
+class Infills:
+    """Mixed into policies whose canvas may stand before given text: a suffix, a template."""
+
+    #: An end of text is not chosen before given text, unless EOS means something else here.
+    reads_ends: ClassVar[bool] = False
+
+    def forbids(self, canvas: Canvas) -> tuple[int, ...]:  # noqa: ARG002
         """Tokens that must not be chosen next, as if the model did not have them.
 
         EXPAND is an instruction to one policy and never text.
         """
-        return () if self.special.expand is None else (self.special.expand,)
-
-    def hides(self, view: View) -> Positions:  # noqa: ARG002
-        """Positions of given text that the next forward shows as MASK, and predicts.
-
-        Those of the suffix count on from the canvas.
-        """
-        return no_tokens()
-
-    def commit(self, view: View, prediction: Prediction) -> Positions:
-        """What a window step commits. It is called only where `windows` says so.
-
-        `view.masked` are the MASKs of the window, all of which are predicted.
-        """
-        return self.step(view, prediction).commit
-
-    @abstractmethod
-    def step(self, view: View, prediction: Prediction) -> Step:
-        """What this step commits and how it changes the canvas. Called once for each forward."""
-
-
-def figure(number: float, *bounds: float) -> str:
-    """With two digits, or as many as it takes to stand on the right side of its bounds."""
-    for digits in range(2, 17):
-        text = f"{number:.{digits}f}"
-        shown = float(text)
-        if all(
-            (shown < bound, shown > bound) == (number < bound, number > bound) for bound in bounds
-        ):
-            return text
-    return f"{number}"
-
-
-def _change(record: StepRecord) -> str:
-    if record.change > 0:
-        return f"the canvas grows by {record.change}."
-    return f"the canvas shrinks by {-record.change}." if record.change else "the length holds."
+        expand: int | None = self.special.expand  # type: ignore[attr-defined]
+        return () if expand is None else (expand,)

@@ -1,61 +1,74 @@
-"""Which policies there are: ours, found by being in `decoding/policies`, and other people's."""
+"""Which length policies, commit rules and caches there are: ours, and other people's."""
 
-import importlib
-import pkgutil
-from collections.abc import Mapping
-from functools import cache
 from typing import Any, TypeVar
 
-from pydantic import create_model
-
 from rho_eos.base.errors import UserError
-from rho_eos.base.plugins import load_entry_points
-from rho_eos.base.settings import shown
-from rho_eos.decoding.params import DEFAULT_POLICY, DecodeParams
+from rho_eos.base.registry import Registry
+from rho_eos.base.settings import Settings, shown
+from rho_eos.decoding.cache import Cache
+from rho_eos.decoding.commit import CommitParams, CommitRule
+from rho_eos.decoding.params import DEFAULT_POLICY, NO_CACHE, DecodeParams
 from rho_eos.decoding.policy import Policy
 
-ENTRY_POINTS = "rho_eos.policies"
-
-_policies: dict[str, type[Policy]] = {}
 P = TypeVar("P", bound=type[Policy])
+C = TypeVar("C", bound=type[CommitRule])
+K = TypeVar("K", bound=type[Cache])
 
 
 def register_policy(policy: P) -> P:
-    """Make a policy known by its name; use it as a decorator or call it.
+    """Make a length policy known by its name; use it as a decorator or call it.
 
     Examples:
         >>> @register_policy
         ... class Mine(Policy):
         ...     name = "mine"
     """
-    name = getattr(policy, "name", None)
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"{policy.__name__} needs a name to be registered by")
-    known = _policies.get(name)
-    if known is not None and known.__module__ != policy.__module__:
-        raise ValueError(f"a policy named {name!r} is registered already, by {known.__module__}")
-    if not (isinstance(policy.Params, type) and issubclass(policy.Params, DecodeParams)):
-        raise ValueError(f"the Params of policy {name!r} must be a subclass of DecodeParams")
-    if policy.Params.policy_name not in ("", name) or policy.Params is DecodeParams:
-        policy.Params = _own_class(policy)  # it shares its parameters, not its name
-    policy.Params.policy_name = name
-    _policies[name] = policy
-    return policy
+    return _register(POLICIES, policy, Policy, DecodeParams)
 
 
-def policies() -> Mapping[str, type[Policy]]:
-    """All policies by name: the default one, the others of ours, then those from outside."""
-    _load()
-    names = sorted(_policies, key=lambda name: (name != DEFAULT_POLICY, _is_foreign(name), name))
-    return {name: _policies[name] for name in names}
+def register_commit(rule: C) -> C:
+    """Make a commit rule known by its name; use it as a decorator or call it."""
+    return _register(COMMITS, rule, CommitRule, CommitParams)
 
 
-def foreign_policies() -> list[type[Policy]]:
-    """Those that are not ours."""
-    return [policy for name, policy in policies().items() if _is_foreign(name)]
+def register_cache(cache: K) -> K:
+    """Make a cache known by its name; use it as a decorator or call it."""
+    if getattr(cache, "name", None) == NO_CACHE:
+        raise UserError(f"no cache can be named {NO_CACHE!r}: that is what runs without one")
+    return _register(CACHES, cache, Cache, Settings)
+
+
+def _register(registry: Registry[Any], part: Any, kind: type, params: type) -> Any:
+    if not (isinstance(part, type) and issubclass(part, kind)):
+        raise UserError(f"{part!r} is no {registry.kind}: it must be a subclass of {kind.__name__}")
+    own = getattr(part, "Params", None)
+    if not (isinstance(own, type) and issubclass(own, params)):
+        raise UserError(
+            f"the Params of {registry.kind} {part.__name__} must be a subclass of {params.__name__}"
+        )
+    registry.add(getattr(part, "name", None), part, part.__module__)
+    return part
+
+
+POLICIES: Registry[type[Policy]] = Registry(
+    "policy", "rho_eos.decoding.policies", "rho_eos.policies", register_policy
+)
+COMMITS: Registry[type[CommitRule]] = Registry(
+    "commit", "rho_eos.decoding.commits", "rho_eos.commits", register_commit
+)
+CACHES: Registry[type[Cache]] = Registry(
+    "cache", "rho_eos.decoding.caches", "rho_eos.caches", register_cache
+)
+
+
+def policies() -> dict[str, type[Policy]]:
+    """All length policies by name: the default one, the others of ours, then those from outside."""
+    known = POLICIES.all()
+    return {DEFAULT_POLICY: known[DEFAULT_POLICY]} | known
 
 
 def find_policy(name: Any) -> type[Policy]:
+    """The policy of this name, or a sentence that says which there are."""
     known = policies()
     if not isinstance(name, str) or name not in known:
         owners = [owner for owner, policy in known.items() if name in [*policy.Params.presets]]
@@ -64,45 +77,11 @@ def find_policy(name: Any) -> type[Policy]:
     return known[name]
 
 
-def policies_with(parameter: str) -> list[str]:
-    return [name for name, policy in policies().items() if parameter in policy.Params.model_fields]
-
-
-def policy_of(given: Mapping[str, Any]) -> Any:
-    """The policy that parameters name, or the default."""
-    name = without_old_spelling(given).get("policy")
-    return DEFAULT_POLICY if name is None else name
-
-
-def without_old_spelling(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Before it was a policy, the released code's rule was a preset: old files say so."""
-    given = dict(given)
-    if given.get("preset") == "released" and given.get("policy") in (None, "rho-eos", "released"):
-        given |= {"policy": "released"}
-        del given["preset"]
-    return given
-
-
-def _is_foreign(name: str) -> bool:
-    return not _policies[name].__module__.startswith("rho_eos.decoding.")
-
-
-def _own_class(policy: type[Policy]) -> type[DecodeParams]:
-    own = create_model("Params", __base__=policy.Params, __module__=policy.__module__)
-    own.__qualname__ = f"{policy.__qualname__}.Params"  # where pickle finds it again
-    return own
-
-
-def _register_found(policy: Any) -> None:
-    if not (isinstance(policy, type) and issubclass(policy, Policy)):
-        raise TypeError(f"{policy!r} is no Policy")
-    register_policy(policy)
-
-
-@cache
-def _load() -> None:
-    from rho_eos.decoding import policies as ours
-
-    for module in pkgutil.iter_modules(ours.__path__):
-        importlib.import_module(f"{ours.__name__}.{module.name}")
-    load_entry_points(ENTRY_POINTS, _register_found)
+def find_cache(name: Any) -> type[Cache] | None:
+    """The cache of this name; None for `none`."""
+    if name == NO_CACHE:
+        return None
+    known = CACHES.all()
+    if not isinstance(name, str) or name not in known:
+        raise UserError(f"cache is {shown(name)}, but takes one of {', '.join([NO_CACHE, *known])}")
+    return known[name]

@@ -1,31 +1,30 @@
-"""One description of all policies and their parameters, read by every edge.
+"""One description of all policies, commit rules and caches and their parameters, for every edge.
 
 The command line makes its options from it, the server its request fields, the playground its form.
-A policy that is registered is in all of them.
+What is registered is in all of them.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import getdoc
 from typing import Any, get_origin
 
 from pydantic.fields import FieldInfo
 
 from rho_eos.base.settings import bounds, choices, from_word, is_optional, kinds, takes
-from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.registry import policies, policy_of
+from rho_eos.decoding.params import NO_CACHE, DecodeParams, composed, parts_of
+from rho_eos.decoding.registry import CACHES, COMMITS, policies
+
+AXES = ("policy", "commit", "cache")
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter under one name; policies that have it may differ in default and bounds."""
+    """A parameter under one name; those who have it may differ in default and bounds."""
 
     name: str
-    field: FieldInfo  # what all share, or of the first policy that has it
-    owners: Mapping[str, FieldInfo]
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        return tuple(self.owners)
+    field: FieldInfo  # what all share, or of the first that has it
+    owners: Mapping[str, FieldInfo]  # by what they are called in help texts and sentences
 
     @property
     def common(self) -> bool:
@@ -33,34 +32,46 @@ class Parameter:
 
     @property
     def help(self) -> str:
-        """What it is for, and where a policy means something else by it or has another default."""
+        """What it is for, and where an owner means something else by it or has another default."""
         told = str(self.field.description)
-        for policy, own in self.owners.items():
+        for owner, own in self.owners.items():
             if own.description != self.field.description:
                 default = "" if own.default is None else f" ({own.default})"
-                told += f"; {policy}: {own.description}{default}"
-            elif own.default != self.field.default and self.name != "policy":
-                told += f"; {policy}: {own.default}"
+                told += f"; {owner}: {own.description}{default}"
+            elif own.default != self.field.default and self.name not in AXES:
+                told += f"; {owner}: {own.default}"
         return told
 
 
+def parts() -> dict[str, dict[str, Any]]:
+    """Every policy, commit rule and cache by axis and name."""
+    return {"policy": policies(), "commit": COMMITS.all(), "cache": CACHES.all()}
+
+
 def parameters() -> Mapping[str, Parameter]:
-    """Those of all policies: first what they share, then each policy's own."""
+    """All there are: first what requests share, then each part's own."""
     fields: dict[str, FieldInfo] = dict(DecodeParams.model_fields)
     owners: dict[str, dict[str, FieldInfo]] = {}
-    for name, policy in policies().items():
-        for parameter, field in policy.Params.model_fields.items():
-            fields.setdefault(parameter, field)
-            owners.setdefault(parameter, {})[name] = field
+    for axis, known in parts().items():
+        for name, part in known.items():
+            label = name if axis == "policy" else f"{axis} {name}"
+            for parameter, field in part.Params.model_fields.items():
+                fields.setdefault(parameter, field)
+                owners.setdefault(parameter, {})[label] = field
     return {name: Parameter(name, fields[name], owners[name]) for name in fields}
 
 
+def choices_of(axis: str) -> tuple[str, ...]:
+    """The names that `policy`, `commit` or `cache` takes."""
+    names = tuple(parts()[axis])
+    return (NO_CACHE, *names) if axis == "cache" else names
+
+
 def fields_for(given: Mapping[str, Any]) -> dict[str, FieldInfo]:
-    """A field for every parameter there is. Two policies may mean different things by one name:
-    the meaning of the one that is chosen counts."""
+    """A field for every parameter there is. Two parts may mean different things by one name: the
+    meaning of the one that is chosen counts."""
     fields = {name: parameter.field for name, parameter in parameters().items()}
-    chosen = policies().get(policy_of(given))
-    return fields | (chosen.Params.model_fields if chosen is not None else {})
+    return fields | composed(parts_of(given)).model_fields
 
 
 def from_words(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,24 +85,36 @@ def from_words(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def summary_of(part: Any) -> str:
+    """What a policy, rule or cache does: the first sentence of its own docstring."""
+    own = getdoc(part) if part.__doc__ else None
+    return (own or "").partition("\n")[0]
+
+
 def schema() -> dict[str, Any]:
-    """JSON-ready, for pages that build themselves from it."""
+    """JSON-ready, for pages that build themselves from it.
+
+    What a policy's entry leaves out are the parameters of the commit rule and the cache.
+    """
     return {
         "common": list(DecodeParams.model_fields),
-        "policies": {
-            name: {
-                "title": policy.title or name,
-                "summary": policy.summary,
-                "presets": {
-                    preset: dict(values) for preset, values in policy.Params.presets.items()
-                },
-                "parameters": {
-                    parameter: _describe(field)
-                    for parameter, field in policy.Params.model_fields.items()
-                    if parameter != "policy"
-                },
-            }
-            for name, policy in policies().items()
+        "axes": {
+            axis: {name: _part(part) for name, part in known.items()}
+            for axis, known in parts().items()
+        },
+    }
+
+
+def _part(part: Any) -> dict[str, Any]:
+    presets = getattr(part.Params, "presets", {})
+    return {
+        "summary": summary_of(part),
+        "own_commit": getattr(part, "rule", None) is not None,
+        "presets": {preset: dict(values) for preset, values in presets.items()},
+        "parameters": {
+            name: _describe(field)
+            for name, field in part.Params.model_fields.items()
+            if name not in AXES
         },
     }
 

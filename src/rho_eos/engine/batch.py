@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rho_eos.decoding.policy import no_tokens
+from rho_eos.decoding.canvas import no_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class RowInput:
     wanted: np.ndarray  # (n,) int64, canvas positions to predict
     cfg_scale: float = 0.0
     computed: np.ndarray | None = None  # (m,) int64, positions of the whole row; None: all
-    suffix: np.ndarray = field(default_factory=no_tokens)  # (S,) int64, behind the canvas
+    suffix: np.ndarray = field(default_factory=no_positions)  # (S,) int64, behind the canvas
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,9 @@ import numpy as np
 
 from rho_eos.base.outputs import FinishReason, Output, StepRecord
 from rho_eos.base.tokens import SpecialTokens
+from rho_eos.decoding.canvas import COMMIT_POSITION, COMMIT_PROBABILITY, COMMIT_STEP, Canvas
 from rho_eos.decoding.edits import EditError
-from rho_eos.decoding.policy import Keeps, Prediction, View
+from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.errors import EngineError, NotFiniteError, RequestFailedError
 from rho_eos.engine.memory import give_back, is_out_of_memory
 from rho_eos.engine.request import Detail, Detokenize, Handle, Request, StepEvent
@@ -173,11 +174,11 @@ class Engine:
 
     def _advance(self, row: Row, prediction: Prediction) -> None:
         try:
-            view = row.view()
+            before = row.canvas
             _check_finite(prediction)
-            record = row.advance(view, prediction)
+            record = row.advance(prediction)
             self.observe(row, record)
-            self._file(row, view, prediction, record)
+            self._file(row, before, prediction, record)
         except BaseException as error:
             # Half a step may have been taken: whatever interrupted it, this row cannot go on.
             at_fault = f"policy {row.params.policy}"
@@ -187,7 +188,7 @@ class Engine:
             if not isinstance(error, Exception):
                 raise
 
-    def _file(self, row: Row, view: View, prediction: Prediction, record: StepRecord) -> None:
+    def _file(self, row: Row, before: Canvas, prediction: Prediction, record: StepRecord) -> None:
         """Tell the handle what it wants to hear."""
         handle = row.handle
         needs_text = handle.detail is not Detail.OUTPUT or bool(row.params.stop)
@@ -195,19 +196,15 @@ class Engine:
         if stopped:
             row.finish_reason = FinishReason.STOP
         output = self._retire(row) if row.finish_reason else None
-        # Where committed tokens may still be cut, nothing is final before the end.
-        nothing_yet = output is None and row.policy.keeps is Keeps.NOTHING
-        final = output is not None
-        delta = "" if nothing_yet else row.text.push(output.text if output else text, final)
+        delta = row.text.push(output.text if output else text, output is not None)
         wanted = {Detail.OUTPUT: False, Detail.TEXT: bool(delta), Detail.STEPS: True}
-        if not final and not wanted[handle.detail]:
+        if output is None and not wanted[handle.detail]:
             return
         prefix = output.token_ids if output else self._final_tokens(row, text)
-        prefix = [] if nothing_yet else prefix
-        logprobs = output.logprobs if output else row.returned_logprobs()
-        draft = view.canvas.copy()
-        draft[view.masked] = prediction.at(view.masked).token
-        draft = draft[0 if nothing_yet else row.standing.settled :]
+        logprobs = output.logprobs if output else row.logprobs()
+        draft, seen = before.cells.copy(), prediction.among(before.masked)
+        draft[seen] = prediction.at(seen).token
+        draft = draft[row.final.final_prefix :]
         handle.file(
             StepEvent(
                 record=record,
@@ -249,17 +246,18 @@ class Engine:
     def _decoded(self, row: Row) -> str:
         """What is final: the committed prefix, or a template up to its first open gap."""
         texts, write = row.handle.request.texts, row.handle.request.write
+        canvas = row.final
         if not texts:
-            return self.detokenize(row.standing.tokens)
-        gaps = [self.detokenize(tokens) for tokens in row.standing.gap_tokens]
+            return self.detokenize(canvas.tokens)
+        gaps = [self.detokenize(tokens) for tokens in canvas.gap_tokens]
         if write is not None:
-            return "" if row.standing.open_gap is not None else write(gaps)
-        rest = texts[-1] if row.standing.open_gap is None else ""
+            return "" if canvas.open_gap is not None else write(gaps)
+        rest = texts[-1] if canvas.open_gap is None else ""
         return "".join(chain(*zip(texts[:-1], gaps, strict=False))) + rest
 
     def _final_tokens(self, row: Row, text: str) -> list[int]:
         """The committed prefix, less what may turn out to be the beginning of a stop string."""
-        tokens = row.standing.tokens
+        tokens = row.final.tokens
         if not row.params.stop or row.text.sent >= len(text):  # no template has a stop string
             return tokens
         return tokens[: self._tokens_of(row.text.sent + 1, tokens) - 1]
@@ -277,9 +275,8 @@ class Engine:
             self.runner.release(row)
         assert row.finish_reason is not None
         text, stopped = self._text_so_far(row)
-        standing = row.standing
-        tokens = standing.tokens
-        logprobs = row.returned_logprobs()
+        canvas = row.canvas
+        tokens, logprobs = canvas.tokens, row.logprobs()
         if stopped:  # those that begin in the text
             tokens = tokens[: self._tokens_of(len(text), tokens)]
             logprobs = None if logprobs is None else logprobs[: len(tokens)]
@@ -288,16 +285,16 @@ class Engine:
             text=text,
             finish_reason=row.finish_reason,
             token_ids=tokens,
-            token_positions=np.flatnonzero(standing.returned)[: len(tokens)].tolist(),
-            canvas_token_ids=standing.filled.tolist(),
-            commit_steps=row.commits.step.tolist(),
-            commit_positions=row.commits.position.tolist(),
-            commit_probabilities=row.commits.probability.tolist(),
+            token_positions=canvas.returned[: len(tokens)].tolist(),
+            canvas_token_ids=canvas.filled.tolist(),
+            commit_steps=canvas.column(COMMIT_STEP).tolist(),
+            commit_positions=canvas.column(COMMIT_POSITION).tolist(),
+            commit_probabilities=canvas.column(COMMIT_PROBABILITY).tolist(),
             usage=row.usage(),
             trace=row.trace,
             logprobs=logprobs,
             error=error,
-            gaps=[self.detokenize(tokens) for tokens in standing.gap_tokens]
+            gaps=[self.detokenize(tokens) for tokens in canvas.gap_tokens]
             if row.handle.request.texts
             else [],
         )

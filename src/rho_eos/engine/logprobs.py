@@ -3,50 +3,44 @@
 import numpy as np
 
 from rho_eos.base.outputs import TokenLogprob
-from rho_eos.decoding.policy import Prediction
-from rho_eos.engine.commits import NEVER, Commits
+from rho_eos.decoding.canvas import COMMIT_PROBABILITY, COMMIT_STEP, NEVER, Canvas
+from rho_eos.decoding.prediction import Prediction
 
 #: What stands for the logarithm of a probability that has rounded to nothing: JSON has no infinity.
 LEAST = -9999.0
+TOKENS, PROBABILITIES = "alternatives", "probabilities of alternatives"
 
 
-class Logprobs:
-    """The likeliest tokens at each position of a canvas, when it was committed. What nobody
-    predicted (given tokens, tokens that an edit wrote) counts as certain."""
+def keep_alternatives(canvas: Canvas, chosen: Prediction, count: int) -> None:
+    """Keep the likeliest tokens at the cells that were just committed, as columns of the canvas."""
+    assert chosen.top_token is not None and chosen.top_probability is not None
+    found = {TOKENS: (chosen.top_token, -1), PROBABILITIES: (chosen.top_probability, 0.0)}
+    for name, (values, empty) in found.items():
+        known = canvas.columns.get(name)
+        shape = (canvas.length, count)
+        column = np.full(shape, empty) if known is None else known.values.copy()
+        column[chosen.positions] = values[:, :count]
+        canvas.keep(name, column, empty)
 
-    def __init__(self, length: int, count: int) -> None:
-        self.token = np.full((length, count), -1)
-        self.probability = np.zeros((length, count))
 
-    def committed(self, chosen: Prediction) -> None:
-        if chosen.top_token is not None and chosen.top_probability is not None:
-            self.token[chosen.positions] = chosen.top_token
-            self.probability[chosen.positions] = chosen.top_probability
-
-    def edited(self, moved: np.ndarray, written: np.ndarray) -> None:
-        """Follow edits: `moved` as they return it, `written` by them."""
-        old = np.maximum(moved, 0)
-        kept = ((moved >= 0) & ~written)[:, None]
-        self.token = np.where(kept, self.token[old], -1)
-        self.probability = np.where(kept, self.probability[old], 0.0)
-
-    def at(self, positions: np.ndarray, canvas: np.ndarray, commits: Commits) -> list[TokenLogprob]:
-        """For the tokens at some positions of the canvas."""
-        certain = np.where(commits.step == NEVER, 1.0, commits.probability)
-        chosen, top = _logarithm(certain).tolist(), _logarithm(self.probability).tolist()
-        alternatives = self.token.tolist()
-        return [
-            TokenLogprob(
-                int(canvas[at]),
-                chosen[at],
-                tuple(
-                    (other, value)
-                    for other, value in zip(alternatives[at], top[at], strict=True)
-                    if other >= 0
-                ),
+def logprobs_of(canvas: Canvas) -> list[TokenLogprob]:
+    """For each token of the text. What nobody predicted (given tokens, tokens that an edit wrote)
+    counts as certain."""
+    given = canvas.column(COMMIT_STEP) == NEVER
+    chosen = _logarithm(np.where(given, 1.0, canvas.column(COMMIT_PROBABILITY)))
+    alternatives: list[tuple[tuple[int, float], ...]] = [()] * canvas.length
+    if TOKENS in canvas.columns:
+        tokens, values = canvas.column(TOKENS), _logarithm(canvas.column(PROBABILITIES))
+        alternatives = [
+            tuple(
+                (int(token), float(value)) for token, value in zip(*pair, strict=True) if token >= 0
             )
-            for at in positions.tolist()
+            for pair in zip(tokens, values, strict=True)
         ]
+    return [
+        TokenLogprob(int(canvas.cells[at]), float(chosen[at]), alternatives[at])
+        for at in canvas.returned.tolist()
+    ]
 
 
 def _logarithm(probability: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from math import ceil
 
 from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
+from rho_eos.decoding.canvas import Canvas
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import find_policy
 from rho_eos.engine.request import LogitsProcessor, Request
@@ -109,16 +110,14 @@ class Preparer:
             )
         if params.max_new_tokens > room:
             params = params.replaced(max_new_tokens=room)
+        cells = params.first_length if canvas is None else list(canvas)
+        gaps = layout.gaps if layout else None
         return Request(
             id,
-            ids,
+            Canvas.of(special, ids, cells, behind, gaps, sized),
             params,
-            canvas=None if canvas is None else list(canvas),
-            gaps=layout.gaps if layout else None,
-            suffix=behind,
             texts=layout.texts if layout else (),
             processors=tuple(processors),
-            sized=frozenset(sized),
             write=write,
         )
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rho_eos.base.outputs import StepRecord
-from rho_eos.base.tokens import SpecialTokens
+from rho_eos.decoding.canvas import Canvas, Positions
 from rho_eos.decoding.edits import Append, Edit, runs
-from rho_eos.decoding.policy import Prediction, Step, View
+from rho_eos.decoding.policy import Step
+from rho_eos.decoding.prediction import Prediction
 from rho_eos.decoding.signal import density
 
 
@@ -16,18 +17,19 @@ from rho_eos.decoding.signal import density
 class Done:
     """A step of one row that has been carried out."""
 
-    view: View  # before it
+    before: Canvas
     prediction: Prediction
     step: Step
+    commit: Positions
     edits: tuple[Edit, ...]  # none where the step's commits finished the text
-    moved: np.ndarray | None  # (L',) int64, for each new position the old one; None: no edit
-    canvas: np.ndarray  # (L',) int64, after it
+    moved: np.ndarray | None  # (L',) int64, for each new cell the old position; None: no edit
+    after: Canvas
     refresh: bool
     computed: int  # positions that its forward evaluated
     exact: int  # and would have without a cache
 
-    def record(self, special: SpecialTokens) -> StepRecord:
-        view, chosen = self.view, self.prediction.at(self.step.commit)
+    def record(self) -> StepRecord:
+        before, chosen = self.before, self.prediction.at(self.commit)
         committed = zip(
             chosen.positions.tolist(),
             chosen.token.tolist(),
@@ -35,32 +37,31 @@ class Done:
             strict=True,
         )
         return StepRecord(
-            step=view.step,
-            length=view.length,
-            masks=int(np.count_nonzero(view.canvas == special.mask)),
-            rho=density(view, self.prediction, special.eos) if self.refresh else None,
+            step=before.step,
+            length=before.length,
+            masks=len(before.masked),
+            rho=density(before, self.prediction) if self.refresh else None,
             signal=_number(self.step.signal),
             action=_name(self.edits),
-            change=len(self.canvas) - view.length,
+            change=self.after.length - before.length,
             computed=self.computed,
             exact=self.exact,
             refresh=self.refresh,
             committed=tuple(committed),
             moved=None if self.moved is None else tuple(runs(self.moved)),
-            written=() if self.moved is None else self._written(chosen, self.moved, special.mask),
+            written=() if self.moved is None else self._written(chosen, self.moved),
             note=f"{self.step.note}",
         )
 
-    def _written(
-        self, chosen: Prediction, moved: np.ndarray, mask: int
-    ) -> tuple[tuple[int, int | None], ...]:
+    def _written(self, chosen: Prediction, moved: np.ndarray) -> tuple[tuple[int, int | None], ...]:
         """What edits put on the canvas beyond new MASKs."""
-        before = self.view.canvas.copy()
-        before[self.step.commit] = chosen.token
-        expected = np.where(moved < 0, mask, before[moved] if len(before) else moved)
+        mask, cells = self.before.special.mask, self.before.cells.copy()
+        cells[self.commit] = chosen.token
+        expected = np.where(moved < 0, mask, cells[moved] if len(cells) else moved)
+        now = self.after.cells
         return tuple(
-            (int(at), None if self.canvas[at] == mask else int(self.canvas[at]))
-            for at in np.flatnonzero(self.canvas != expected)
+            (int(at), None if now[at] == mask else int(now[at]))
+            for at in np.flatnonzero(now != expected)
         )
 
 

@@ -1,41 +1,49 @@
-"""One request in flight: its canvas, its policy, and what it has cost so far."""
+"""One request in flight: its canvas, what decodes it, and what it has cost so far."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from rho_eos.base.outputs import FinishReason, StepRecord, TokenLogprob, Usage
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.edits import Edit, EditError, apply_edits
+from rho_eos.decoding.cache import Cache
+from rho_eos.decoding.canvas import Canvas, Positions, no_positions
+from rho_eos.decoding.commit import Commit, CommitRule, first_open_block
+from rho_eos.decoding.edits import Edit, EditError, Overwrite
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.policy import Keeps, Policy, Positions, Prediction, Step, View, no_tokens
-from rho_eos.decoding.registry import find_policy
+from rho_eos.decoding.policy import Infills, Keeps, Policy, Step, Windowed
+from rho_eos.decoding.prediction import Needs, Prediction, Probe
+from rho_eos.decoding.signal import will_end, with_divergence
 from rho_eos.engine.batch import RowInput
-from rho_eos.engine.commits import Commits
-from rho_eos.engine.logprobs import Logprobs
+from rho_eos.engine.logprobs import keep_alternatives, logprobs_of
 from rho_eos.engine.record import Done
-from rho_eos.engine.request import Handle, as_array
-from rho_eos.engine.standing import Standing, follow
-from rho_eos.engine.window import Window
+from rho_eos.engine.request import Handle
 from rho_eos.text.streaming import TextDelta
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """What a row asks of its next forward."""
+
+    computed: Positions | None  # positions of the row, None: all
+    wanted: Positions  # cells whose prediction is read
+    probes: tuple[Probe, ...]  # the policy's, then the commit rule's
+    of_policy: int  # how many of them are the policy's
 
 
 @dataclass(slots=True, eq=False)
 class Row:
+    """A request, its policy, commit rule and cache, and its cost."""
+
     handle: Handle
     special: SpecialTokens
-    prompt: np.ndarray = field(init=False)  # (P,) int64
-    canvas: np.ndarray = field(init=False)  # (L,) int64
-    suffix: np.ndarray = field(init=False)  # (S,) int64
-    #: (L,) int64, the gap each position belongs to, -1: text that was given. None: all are one gap.
-    gaps: np.ndarray | None = field(init=False)
-    commits: Commits = field(init=False)  # of each position
+    canvas: Canvas = field(init=False)
     policy: Policy = field(init=False)
+    rule: CommitRule = field(init=False)
+    cache: Cache | None = field(init=False)
+    needs: Needs = field(init=False)
     text: TextDelta = field(init=False)
-    window: Window | None = None  # with a cache
-    computed: np.ndarray | None = None  # positions of the next forward; None: all
-    steps: int = 0
     positions_evaluated: int = 0
     positions_exact: int = 0
     refreshes: int = 0
@@ -43,31 +51,23 @@ class Row:
     expansions: int = 0
     contractions: int = 0
     finish_reason: FinishReason | None = None
-    gave_up: bool = False  # it ended among given text without being complete
     trace: list[StepRecord] = field(default_factory=list)
-    _view: View | None = None  # of the next forward, once it was asked for
-    logprobs: Logprobs | None = None  # where they are asked for
     waited: int = 0  # steps that it was held back, so that others could refresh
     started: float | None = None
     first_token: float | None = None
+    _forward: Forward | None = None  # the next one, once it was asked for
 
     def __post_init__(self) -> None:
-        request = self.handle.request
-        self.prompt = as_array(request.prompt)
-        self.suffix = as_array(request.suffix)
-        self.gaps = None if request.gaps is None else as_array(request.gaps)
-        if request.canvas is None:
-            self.canvas = np.full(self.params.first_length, self.special.mask, dtype=np.int64)
-        else:
-            self.canvas = as_array(request.canvas)
-        self.commits = Commits.on(len(self.canvas))
-        self.policy = find_policy(self.params.policy)(self.params, self.special)
-        self.text = TextDelta(self.params.stop)
-        if self.params.logprobs is not None:
-            self.logprobs = Logprobs(len(self.canvas), self.params.logprobs)
-        # A policy that never takes windows would only fill the memory.
-        if self.params.cache == "window" and type(self.policy).windows is not False:
-            self.window = Window(self.params, self.special, len(self.suffix))
+        params, special = self.params, self.special
+        assert params.parts is not None
+        policy, rule, cache = params.parts
+        self.canvas = self.handle.request.canvas
+        self.policy, self.rule = policy(params, special), rule(params, special)
+        # A policy that has to see everything in every step would only fill the memory.
+        windowed = cache is not None and issubclass(policy, Windowed)
+        self.cache = cache(params, special) if cache is not None and windowed else None
+        self.needs = self.policy.needs | self.rule.needs | Needs(top=params.logprobs or 0)
+        self.text = TextDelta(params.stop)
 
     @property
     def id(self) -> str:
@@ -77,184 +77,263 @@ class Row:
     def params(self) -> DecodeParams:
         return self.handle.request.params
 
-    @property
-    def standing(self) -> Standing:
-        """What stands on its canvas now."""
-        count, before_suffix = self.handle.request.gap_count, len(self.suffix) > 0
-        return Standing(self.canvas, self.gaps, count, self.special, before_suffix, self.gave_up)
+    # ── the next forward ─────────────────────────────────────────────────────────────────────
 
     @property
-    def masked(self) -> Positions:
-        return np.flatnonzero(self.canvas == self.special.mask)
-
-    @property
-    def length(self) -> int:
-        """Positions of the whole row: prompt, canvas and suffix."""
-        return len(self.prompt) + len(self.canvas) + len(self.suffix)
-
-    @property
-    def first_end(self) -> int:
-        """No end of text is chosen before this position: a minimum length, or given text."""
-        least = self.view().behind(self.params.min_new_tokens)
-        return least if self.policy.reads_ends else max(least, self.standing.last_part)
-
-    @property
-    def forbidden(self) -> tuple[int, ...]:
-        """Tokens that its policy must not choose next."""
-        usual = type(self.policy).forbids is Policy.forbids and self.special.expand is None
-        return () if usual else self.policy.forbids(self.view())
-
-    @property
-    def exact_cost(self) -> int:
-        """Positions of a forward that computes all; guidance needs a second row."""
-        return (1 + (self.params.cfg_scale > 0)) * self.length
+    def forward(self) -> Forward:
+        """Decided once for each step, when it is first asked for."""
+        if self._forward is None:
+            canvas, policy = self.canvas, self.policy
+            computed = None
+            if self.cache is not None:
+                assert isinstance(policy, Windowed)
+                if not policy.must_see_all(canvas.step):
+                    computed = self.cache.positions(canvas)
+            wanted = canvas.masked
+            if computed is not None:
+                wanted = wanted[np.isin(len(canvas.prompt) + wanted, computed)]
+            elif self.needs.whole_canvas:
+                wanted = np.arange(canvas.length)
+            own = tuple(policy.probes(canvas)) if computed is None else ()
+            probes = (*own, *self.rule.probes(canvas))
+            self._forward = Forward(computed, wanted, probes, len(own))
+        return self._forward
 
     @property
     def cost(self) -> int:
-        """Positions that its next forward evaluates."""
-        if self.computed is None:
-            return self.exact_cost
-        return (1 + (self.params.cfg_scale > 0)) * len(self.computed)
+        """Positions that its next forward evaluates; guidance needs every row twice."""
+        forward = self.forward
+        own = self.canvas.row_length if forward.computed is None else len(forward.computed)
+        return self._guided * (own + self._probed)
+
+    @property
+    def exact_cost(self) -> int:
+        """The same without a cache."""
+        return self._guided * (self.canvas.row_length + self._probed)
 
     @property
     def reads(self) -> int:
         """Positions whose logits its next forward makes."""
-        return (1 + (self.params.cfg_scale > 0)) * self._wanted
+        forward = self.forward
+        return self._guided * (len(forward.wanted) + sum(len(each.read) for each in forward.probes))
 
     @property
-    def _wanted(self) -> int:
-        """Positions of its canvas that its next forward predicts."""
-        everything = self.policy.needs.whole_canvas and self.computed is None
-        return len(self.canvas) if everything else len(self.view().masked)
+    def _guided(self) -> int:
+        return 1 + (self.params.cfg_scale > 0)
+
+    @property
+    def _probed(self) -> int:
+        return sum(probe.canvas.row_length for probe in self.forward.probes)
 
     @property
     def refreshes_next(self) -> bool:
         """With a cache: its next forward computes all that a window would not."""
-        return self.window is not None and self.computed is None
+        return self.cache is not None and self.forward.computed is None
 
-    def view(self) -> View:
-        """What its policy sees of the next forward: with a window, the MASKs in it."""
-        if self._view is None:
-            masked = self.masked
-            if self.computed is not None:
-                inside = np.zeros(
-                    len(self.prompt) + len(self.canvas) + len(self.suffix), dtype=bool
-                )
-                inside[self.computed] = True
-                masked = masked[inside[len(self.prompt) + masked]]
-            around = (self.prompt, self.suffix, self.handle.request.sized)
-            self._view = View(self.canvas, masked, self.steps, self.gaps, *around)
-        return self._view
+    def first_end(self, canvas: Canvas) -> int:
+        """No end of text is chosen before this cell: a minimum length, or given text."""
+        least = canvas.behind(self.params.min_new_tokens)
+        reads_ends = isinstance(self.policy, Infills) and self.policy.reads_ends
+        return least if reads_ends else max(least, canvas.last_part)
 
-    def input(self) -> RowInput:
-        """Its part of the next forward."""
-        everything = self.policy.needs.whole_canvas and self.computed is None
-        view = self.view()
-        wanted = np.arange(len(self.canvas)) if everything else view.masked
-        scale = self.params.cfg_scale
-        canvas, suffix = self.canvas, self.suffix
-        hidden = self.policy.hides(view) if self.policy.infills else no_tokens()
-        if len(hidden):
-            wanted = np.union1d(wanted, hidden)
-            canvas, suffix = self._with_hidden(hidden)
-        return RowInput(self.prompt, canvas, wanted, scale, self.computed, suffix)
-
-    def _with_hidden(self, hidden: Positions) -> tuple[np.ndarray, np.ndarray]:
-        """Canvas and suffix with MASK in place of some of the given text."""
-        given = np.concatenate((self.standing.given, np.ones(len(self.suffix), dtype=bool)))
-        if not given[hidden].all():
-            raise EditError(f"policy {self.params.policy} may hide only text that was given")
-        tokens = np.concatenate((self.canvas, self.suffix))
-        tokens[hidden] = self.special.mask
-        return tokens[: len(self.canvas)], tokens[len(self.canvas) :]
+    def forbidden(self, canvas: Canvas) -> tuple[int, ...]:
+        """Tokens that must not be chosen next."""
+        if self.special.expand is None:
+            return ()
+        if isinstance(self.policy, Infills):
+            return self.policy.forbids(canvas)
+        return (self.special.expand,)
 
     def without_cache(self) -> None:
         """There is no room to keep anything for it: from now on every forward computes all."""
-        self.window = self.computed = self._view = None
+        self.cache = self._forward = None
 
-    def advance(self, view: View, prediction: Prediction) -> StepRecord:
-        """One denoising step: ask the policy, commit, and unless that finished the text, edit."""
-        refresh = self.computed is None
-        hid = self.policy.infills and len(self.policy.hides(view)) > 0
-        step = self.policy.step(view, prediction) if refresh else self._in_window(view, prediction)
+    # ── a step ───────────────────────────────────────────────────────────────────────────────
+
+    def advance(self, prediction: Prediction) -> StepRecord:
+        """One denoising step: ask rule and policy, commit, and unless that ended the text, edit."""
+        before, forward = self.canvas, self.forward
         costs = self.cost, self.exact_cost
-        self._count_forward(*costs, refresh)
-        self._commit(step.commit, view.step, prediction)
-        edits: tuple[Edit, ...] = ()
-        moved = None
-        if self.params.early_stop and self.standing.is_complete:
-            self.finish_reason = FinishReason.STOP
+        refresh = forward.computed is None
+        if self.needs.divergence:
+            prediction = with_divergence(before, prediction)
+        proposed = self._propose(prediction, forward)
+        if refresh:
+            own = replace(prediction, probes=prediction.probes[: forward.of_policy])
+            step = self.policy.step(before, own, proposed.positions)
         else:
-            edits = step.edits
-            moved = self._apply(edits) if edits else None
-            if self._has_ended(step):
-                self._end()
-        if self.first_token is None and self.standing.returned.any():
+            step = self._in_window(prediction, proposed.positions)
+        commit, remask = proposed.positions, proposed.remask
+        if step.commit is not None:
+            commit, remask = step.commit, no_positions()
+        self._count_forward(*costs, refresh)
+        chosen = prediction.at(commit)
+        self.canvas = before.commit(commit, chosen.token, chosen.confidence)
+        if self.params.logprobs:
+            keep_alternatives(self.canvas, chosen, self.params.logprobs)
+        self.committed += len(commit)
+        edits, moved = self._edit(step, remask)
+        if self.first_token is None and len(self.final.returned):
             self.first_token = time.perf_counter()
-        if self.window is not None:
-            self._plan(self.window, refresh, view, prediction, step, moved)
-            if hid:  # what is kept of this forward is not of the text that stands there
-                self.window.stale, self.computed = True, None
-        self._view = None
-        done = Done(view, prediction, step, edits, moved, self.canvas, refresh, *costs)
-        record = done.record(self.special)
+        if self.cache is not None:
+            self._tell(self.cache, before, prediction, np.union1d(commit, remask), moved, refresh)
+        self._forward = None
+        done = Done(before, prediction, step, commit, edits, moved, self.canvas, refresh, *costs)
+        record = done.record()
         if self.params.trace:
             self.trace.append(record)
         return record
 
-    def _in_window(self, view: View, prediction: Prediction) -> Step:
-        """Commits within the window. A row that would end there without an end of text does not:
-        its canvas may have been too short, which only a forward over all of it can tell. Where the
-        policy commits nothing it wants something else, which it can have with a refresh."""
-        assert self.window is not None
-        commit = self.policy.commit(view, prediction)
-        tokens = np.concatenate((self.canvas, prediction.at(commit).token))
-        ends = len(self.suffix) > 0 or self.special.is_end(tokens).any()
-        if len(commit) == len(self.masked) and not ends:
-            commit = commit[:0]
-        self.window.stale = self.window.stale or not len(commit)
-        return Step(commit)
+    def _propose(self, prediction: Prediction, forward: Forward) -> Commit:
+        """What the commit rule would write and take back."""
+        masked = prediction.among(self.canvas.masked)
+        size: int | None = getattr(self.params, "block_length", None)
+        candidates = prediction.at(first_open_block(masked, size))
+        if not len(candidates.positions):
+            return Commit(no_positions())
+        own = prediction.probes[forward.of_policy :]
+        answer = self.rule(self.canvas, replace(candidates, probes=own))
+        return answer if isinstance(answer, Commit) else Commit(answer)
 
-    def _plan(
+    def _in_window(self, prediction: Prediction, commit: Positions) -> Step:
+        """A row that would end in a window without an end of text does not: its canvas may have
+        been too short, which only a forward over all of it can tell. Where nothing is committed,
+        something else is wanted, which a refresh may bring."""
+        assert self.cache is not None
+        canvas = self.canvas
+        ends = len(canvas.suffix) > 0 or will_end(canvas, prediction, commit)
+        if len(commit) == len(canvas.masked) and not ends:
+            commit = no_positions()
+        self.cache.stale = self.cache.stale or not len(commit)
+        return Step() if len(commit) else Step(commit=no_positions())
+
+    def _tell(
         self,
-        window: Window,
-        refresh: bool,
-        view: View,
+        cache: Cache,
+        before: Canvas,
         prediction: Prediction,
-        step: Step,
+        changed: Positions,
         moved: np.ndarray | None,
+        refresh: bool,
     ) -> None:
-        """What the next forward computes."""
+        """What the cache has to know of the step."""
         if refresh:
-            window.refreshed(view.length)
-        window.committed(step.commit, prediction.at(step.commit).confidence)
+            cache.refreshed(before)
+        cache.committed(before, prediction, changed)
         if moved is not None:
-            window.moved(moved)
-        is_end = self.special.is_end
-        predicted = is_end(prediction.at(view.masked).token).any()
-        window.sees_end = bool(predicted or is_end(self.canvas).any())
-        self.computed = None
-        if self.policy.windows and self.finish_reason is None:
-            self.computed = window.positions(len(self.prompt), self.canvas)
+            cache.moved(moved, self.canvas)
 
-    def returned_logprobs(self) -> list[TokenLogprob] | None:
-        """Those of the committed prefix, if they are asked for."""
-        if self.logprobs is None:
+    def _edit(self, step: Step, remask: Positions) -> tuple[tuple[Edit, ...], np.ndarray | None]:
+        """Take back what the rule takes back; unless the text is complete, edit; perhaps end."""
+        taken: tuple[Edit, ...] = ()
+        if len(remask):
+            self._check_taken_back(remask)
+            taken = (Overwrite(remask, np.full(len(remask), self.special.mask)),)
+        stays = self.canvas.hidden(remask)
+        if self.params.early_stop and self._final(stays).is_complete:
+            moved = self._apply(taken, ()) if taken else None
+            self.finish_reason = FinishReason.STOP
+            return (), moved
+        moved = self._apply(taken, step.edits) if taken or step.edits else None
+        if self._has_ended(step):
+            self._end()
+        return step.edits, moved
+
+    def _apply(self, taken: tuple[Edit, ...], edits: tuple[Edit, ...]) -> np.ndarray:
+        """Edit the canvas, if the policy may; returns for each new cell the old position."""
+        for edit in edits:
+            if not isinstance(edit, self.policy.edits):
+                raise EditError(f"policy {self.params.policy} declares no {type(edit).__name__}")
+        longest = self.params.max_new_tokens
+        if edits:
+            self._check_kept(self.canvas.edit(edits, longest).changed)
+        edited = self.canvas.edit((*taken, *edits), longest)
+        change = edited.canvas.length - self.canvas.length
+        self.expansions += change > 0
+        self.contractions += change < 0
+        self.canvas = edited.canvas
+        return edited.moved
+
+    def _check_kept(self, changed: Positions) -> None:
+        """Given text stays, and committed tokens as far as the policy has promised that."""
+        canvas, name = self.canvas, self.params.policy
+        if canvas.given[changed].any():
+            raise EditError(f"policy {name} may not change text that was given")
+        keeps = self.policy.keeps
+        committed = changed[canvas.cells[changed] != self.special.mask]
+        if keeps is Keeps.NOTHING or not len(committed):
+            return
+        if keeps is Keeps.ALL or committed[0] < canvas.masked.min(initial=canvas.length):
+            raise EditError(f"policy {name} may not change a committed token")
+
+    def _check_taken_back(self, remask: Positions) -> None:
+        """A rule takes back only what it wrote in the open block, if it says that it does."""
+        open_ = self._open_block(self.canvas if len(self.canvas.masked) else None)
+        if self.rule.keeps is not Keeps.BLOCKS or self.canvas.given[remask].any():
+            raise EditError(f"commit rule {self.rule.name} may not take these tokens back")
+        if len(remask) and open_ is not None and int(remask[0]) < open_:
+            raise EditError(f"commit rule {self.rule.name} may not reopen a finished block")
+
+    def _has_ended(self, step: Step) -> bool:
+        """Where the policy says so; one that says nothing ends with its last MASK."""
+        canvas = self.canvas
+        if canvas.step > max(1, canvas.gap_count) * self.params.most_steps:
+            raise EditError(f"policy {self.params.policy} does not come to an end")
+        return not len(canvas.masked) if step.finished is None else step.finished
+
+    def _end(self) -> None:
+        """A canvas before a suffix is complete when it is full, and so is one whose ends the policy
+        has taken away; any other when it has an end."""
+        canvas = self.canvas
+        full = not len(canvas.masked)
+        reads_ends = isinstance(self.policy, Infills) and self.policy.reads_ends
+        complete = (full and (len(canvas.suffix) > 0 or reads_ends)) or bool(canvas.ends.any())
+        self.finish_reason = FinishReason.STOP if complete else FinishReason.LENGTH
+        if not complete and (len(canvas.suffix) > 0 or canvas.gaps is not None):
+            self.canvas = replace(canvas, gave_up=True)
+
+    # ── what comes of it ─────────────────────────────────────────────────────────────────────
+
+    @property
+    def final(self) -> Canvas:
+        """The canvas with MASK where a token may still change, so that its text is final."""
+        if self.finish_reason is not None:
+            return self.canvas
+        if self.policy.keeps is Keeps.NOTHING:
+            return self.canvas.hidden(np.flatnonzero(~self.canvas.given))
+        return self._final(self.canvas)
+
+    def _final(self, canvas: Canvas) -> Canvas:
+        """For a rule that takes tokens back, those of the open block are not final yet."""
+        if self.rule.keeps is not Keeps.BLOCKS or not len(canvas.masked):
+            return canvas
+        behind = np.arange(self._open_block(canvas) or 0, canvas.length)
+        return canvas.hidden(behind[~canvas.given[behind]])
+
+    def _open_block(self, canvas: Canvas | None) -> int | None:
+        """The first cell of the block that is being written."""
+        if canvas is None:
             return None
-        return self.logprobs.at(np.flatnonzero(self.standing.returned), self.canvas, self.commits)
+        size: int | None = getattr(self.params, "block_length", None)
+        return int(canvas.masked[0]) // size * size if size is not None else 0
+
+    def logprobs(self) -> list[TokenLogprob] | None:
+        """Those of the final text, if they are asked for."""
+        if self.params.logprobs is None:
+            return None
+        return logprobs_of(self.final)
 
     def usage(self) -> Usage:
         now = time.perf_counter()
         started = self.started if self.started is not None else now
-        first = self.first_token
-        standing = self.standing
-        filled = standing.filled[~standing.given]
+        first, canvas = self.first_token, self.canvas
+        filled = canvas.filled[~canvas.given]
         not_eos = np.flatnonzero(filled != self.special.eos)
         return Usage(
-            prompt_tokens=self.handle.request.given_tokens,
+            prompt_tokens=canvas.row_length - canvas.own_length,
             n_token=len(filled),
             e_token=int(not_eos[-1]) + 1 if len(not_eos) else 0,
-            nfe=self.steps,
+            nfe=canvas.step,
             positions_evaluated=self.positions_evaluated,
             positions_exact=self.positions_exact,
             refreshes=self.refreshes,
@@ -270,65 +349,31 @@ class Row:
         self.positions_evaluated += computed
         self.positions_exact += exact
         self.refreshes += refresh
-        self.steps += 1
 
-    def _commit(self, positions: Positions, step: int, prediction: Prediction) -> None:
-        if not np.all(self.canvas[positions] == self.special.mask):
-            raise EditError("a policy may only commit MASK positions")
-        self.canvas = self.canvas.copy()  # views of earlier steps stay as they were
-        chosen = prediction.at(positions)
-        self.canvas[positions] = chosen.token
-        self.commits.note(positions, step, chosen.confidence)
-        self.committed += len(positions)
-        if self.logprobs is not None:
-            self.logprobs.committed(chosen)
 
-    def _has_ended(self, step: Step) -> bool:
-        """Where the policy says so; one that says nothing ends with its last MASK."""
-        if self.steps > max(1, self.handle.request.gap_count) * self.params.most_steps:
-            raise EditError(f"policy {self.params.policy} does not come to an end")
-        return not len(self.masked) if step.finished is None else step.finished
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One canvas of a forward: a row's own, or one of its probes."""
 
-    def _end(self) -> None:
-        """A canvas before a suffix is complete when it is full, and so is one whose ends the policy
-        has taken away; any other when it has an end."""
-        full = not len(self.masked)
-        by_being_full = len(self.suffix) > 0 or self.policy.reads_ends
-        complete = (full and by_being_full) or bool(self.standing.ends.any())
-        self.finish_reason = FinishReason.STOP if complete else FinishReason.LENGTH
-        among_given_text = len(self.suffix) > 0 or self.gaps is not None
-        self.gave_up = not complete and among_given_text
+    row: Row
+    canvas: Canvas
+    input: RowInput
+    tokens: np.ndarray | None = None  # whose probability a probe asks for
+    is_probe: bool = False
 
-    def _apply(self, edits: tuple[Edit, ...]) -> np.ndarray:
-        """Edit the canvas, if the policy may, and return for each new position the old one."""
-        for edit in edits:
-            if not isinstance(edit, self.policy.edits):
-                raise EditError(f"policy {self.params.policy} declares no {type(edit).__name__}")
-        given = int(np.count_nonzero(self.standing.given))
-        longest = self.params.max_new_tokens + given
-        edited = apply_edits(self.canvas, edits, self.special.mask, longest)
-        self._check_kept(edited.changed)
-        if self.gaps is not None:
-            self.gaps = follow(self.gaps, edited.moved)
-        change = len(edited.canvas) - len(self.canvas)
-        kept = edited.moved >= 0
-        written = np.zeros(len(edited.canvas), dtype=bool)
-        written[kept] = edited.canvas[kept] != self.canvas[edited.moved[kept]]
-        self.commits = self.commits.after(edited.moved, written)
-        if self.logprobs is not None:
-            self.logprobs.edited(edited.moved, written)
-        self.canvas = edited.canvas
-        self.expansions += change > 0
-        self.contractions += change < 0
-        return edited.moved
 
-    def _check_kept(self, changed: Positions) -> None:
-        """Given text stays, and committed tokens as far as the policy has promised that."""
-        if self.standing.given[changed].any():
-            raise EditError(f"policy {self.params.policy} may not change text that was given")
-        keeps = self.policy.keeps
-        committed = changed[self.canvas[changed] != self.special.mask]
-        if keeps is Keeps.NOTHING or not len(committed):
-            return
-        if keeps is Keeps.ALL or committed[0] < self.masked.min(initial=len(self.canvas)):
-            raise EditError(f"policy {self.params.policy} may not change a committed token")
+def asked_by(row: Row) -> list[Asked]:
+    """Every canvas of a row's next forward: its own, then its probes."""
+    forward, scale = row.forward, row.params.cfg_scale
+
+    def given(canvas: Canvas, wanted: Positions, computed: Positions | None = None) -> RowInput:
+        return RowInput(canvas.prompt, canvas.cells, wanted, scale, computed, canvas.suffix)
+
+    own = Asked(row, row.canvas, given(row.canvas, forward.wanted, forward.computed))
+    return [
+        own,
+        *(
+            Asked(row, each.canvas, given(each.canvas, each.read), each.tokens, is_probe=True)
+            for each in forward.probes
+        ),
+    ]

@@ -6,7 +6,8 @@ few numbers that a policy reads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, Protocol, TypeVar
 
@@ -14,16 +15,16 @@ import numpy as np
 import torch
 
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.policy import Prediction
+from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.batch import PackedBatch, RowInput, pack
-from rho_eos.engine.cache import Cache, RowStore
 from rho_eos.engine.compiled import compile_layers, filled
 from rho_eos.engine.cores import LONG_OPERATION, at_once, shares
 from rho_eos.engine.head import projection
 from rho_eos.engine.memory import keep_freed_memory
-from rho_eos.engine.row import Row
+from rho_eos.engine.row import Asked, Row, asked_by
 from rho_eos.engine.statistics import Statistics
 from rho_eos.engine.stopwatch import Stopwatch
+from rho_eos.engine.store import RowStore, Stores
 from rho_eos.models.attention import PACKED, PackedRows, wants_varlen_kernel
 
 
@@ -60,7 +61,7 @@ class ModelRunner:
         self.special = special
         self.compiled = compile
         self.device: torch.device = model.device
-        self.cache = Cache(model, cache_megabytes) if hasattr(model, "config") else None
+        self.stores = Stores(model, cache_megabytes) if hasattr(model, "config") else None
         self.varlen = wants_varlen_kernel(self.device, model.dtype)
         self.in_model = Stopwatch()  # layers and vocabulary projection
         vocabulary = model.lm_head.out_features
@@ -103,45 +104,49 @@ class ModelRunner:
 
     def release(self, row: Row) -> None:
         """The row has left: nothing is kept for it."""
-        if self.cache is not None:
+        if self.stores is not None:
             for guided in (False, True):
-                self.cache.release((row, guided))
+                self.stores.release((row, guided))
 
     def _make_room(self, rows: Sequence[Row]) -> None:
         """A cached row that finds no room, for itself or its guidance, goes on without a cache."""
         for row in rows:
-            if row.window is None:
+            if row.cache is None:
                 continue
-            length = row.length
+            length = row.canvas.row_length
             for guided in (False, True)[: 1 + (row.params.cfg_scale > 0)]:
-                if self.cache is None or self.cache.store((row, guided), length) is None:
+                if self.stores is None or self.stores.store((row, guided), length) is None:
                     row.without_cache()
                     self.release(row)
                     break
 
-    def _stores(self, rows: Sequence[Row]) -> tuple[RowStore | None, ...]:
+    def _kept(self, asked: Sequence[Asked]) -> tuple[RowStore | None, ...]:
         """For each row of the packed batch, where its keys and values are kept."""
-        stores: list[RowStore | None] = []
-        for row in rows:
-            length = row.length
+        kept: list[RowStore | None] = []
+        for each in asked:
+            row, length = each.row, each.canvas.row_length
             for guided in (False, True)[: 1 + (row.params.cfg_scale > 0)]:
                 store = None
-                if row.window is not None and self.cache is not None:
-                    store = self.cache.store((row, guided), length)
+                if row.cache is not None and not each.is_probe and self.stores is not None:
+                    store = self.stores.store((row, guided), length)
                     assert store is not None
+                    computed = each.input.computed
                     store.length = length
-                    computed = row.computed
                     store.computed = None if computed is None else self._on_device(computed)
-                stores.append(store)
-        return tuple(stores) if any(stores) else ()
+                kept.append(store)
+        return tuple(kept) if any(kept) else ()
 
     @torch.inference_mode()
     def _predict(self, rows: Sequence[Row], parallel: int) -> list[Prediction]:
-        batch = self.pack([row.input() for row in rows])
-        statistics = Statistics(rows, batch, self.special, self.device)
-        for part, logits in self.logits(batch, parallel, self._stores(rows)):
+        by_row = [asked_by(row) for row in rows]
+        asked = list(chain(*by_row))
+        batch = self.pack([each.input for each in asked])
+        statistics = Statistics(asked, batch, self.special, self.device)
+        for part, logits in self.logits(batch, parallel, self._kept(asked)):
             statistics.read(part, logits)
-        return statistics.predictions()
+        found = iter(statistics.predictions())
+        together = [list(islice(found, len(each))) for each in by_row]
+        return [replace(own, probes=tuple(probes)) for own, *probes in together]
 
     def pack(self, inputs: Sequence[RowInput]) -> PackedBatch:
         batch = pack(inputs, self.model.prediction_shift, self.special.mask)

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.policy import Prediction
+from rho_eos.decoding.prediction import Prediction
 from rho_eos.decoding.sampling import choose, draws_for, joined
 from rho_eos.engine.batch import PackedBatch
-from rho_eos.engine.row import Row
+from rho_eos.engine.row import Asked
 
 #: Columns of what is kept of a position. A token id is exact in float32 up to 2^24.
 TOKEN, CONFIDENCE, EOS, ENTROPY, MARGIN, EXPECTED = range(COLUMNS := 6)
@@ -23,29 +23,34 @@ class Statistics:
     """Those of one packed batch: `read` every chunk in turn, then take the `predictions`."""
 
     def __init__(
-        self, rows: Sequence[Row], batch: PackedBatch, special: SpecialTokens, device: torch.device
+        self,
+        asked: Sequence[Asked],
+        batch: PackedBatch,
+        special: SpecialTokens,
+        device: torch.device,
     ) -> None:
-        self.rows = rows
+        self.asked = asked
         self.batch = batch
         self.special = special
         self.device = device
         self.wanted = np.split(batch.positions, batch.starts[1:])
         self.draws = joined(
             [
-                draws_for(row.params, row.steps, wanted)
-                for row, wanted in zip(rows, self.wanted, strict=True)
+                draws_for(each.row.params, each.row.canvas.step, wanted)
+                for each, wanted in zip(asked, self.wanted, strict=True)
             ]
         )
-        least = np.array([row.first_end for row in rows])
+        least = np.array([each.row.first_end(each.canvas) for each in asked])
         self.forbidden = [
             (slice(start, start + len(wanted)), list(tokens))
-            for row, start, wanted in zip(rows, batch.starts, self.wanted, strict=True)
-            if (tokens := row.forbidden)
+            for each, start, wanted in zip(asked, batch.starts, self.wanted, strict=True)
+            if (tokens := each.row.forbidden(each.canvas))
         ]
         self.too_early = batch.positions < least[batch.owners]
-        self.asks_entropy = np.array([row.policy.needs.entropy for row in rows])[batch.owners]
-        self.asks_margin = np.array([row.policy.needs.margin for row in rows])[batch.owners]
-        counts = np.array([row.params.logprobs or 0 for row in rows])
+        needs = [each.row.needs for each in asked]
+        self.asks_entropy = np.array([each.entropy for each in needs])[batch.owners]
+        self.asks_margin = np.array([each.margin for each in needs])[batch.owners]
+        counts = np.array([each.top for each in needs])
         self.asks_top = (counts > 0)[batch.owners]
         self.top = int(counts.max(initial=0))  # so many are kept for all that ask
         # EOS and the other ends are hidden where a minimum length is not reached, or text follows.
@@ -53,12 +58,14 @@ class Statistics:
         self.never_or_later = torch.tensor((special.mask, *special.ends), device=device)
         # Behind the columns of everybody come the likeliest tokens, then their probabilities.
         self.kept = torch.zeros((len(batch.positions), COLUMNS + 2 * self.top), device=device)
-        self.asks_expected = np.array([row.policy.needs.expected for row in rows])[batch.owners]
-        self.standing = np.zeros(len(batch.positions), dtype=np.int64)  # tokens, where asked for
-        for row, start, wanted in zip(rows, batch.starts, self.wanted, strict=True):
-            if row.policy.needs.expected:
-                there = np.concatenate((row.canvas, row.suffix))
-                self.standing[start : start + len(wanted)] = there[wanted]
+        expected = [each.tokens for each in asked]
+        self.asks_expected = np.array([each is not None for each in expected])[batch.owners]
+        self.expected = np.concatenate(
+            [
+                np.zeros(len(wanted), dtype=np.int64) if tokens is None else tokens
+                for tokens, wanted in zip(expected, self.wanted, strict=True)
+            ]
+        )
 
     def read(self, part: slice, logits: torch.Tensor) -> None:
         """Reduce one chunk of logits, (chunk, vocabulary), which is used up by that."""
@@ -92,15 +99,15 @@ class Statistics:
             kept[asks, ENTROPY] = torch.special.entr(probabilities[asks]).sum(-1)
         asks = self._index(self.asks_expected[part])
         if len(asks):
-            standing = torch.from_numpy(self.standing[part]).to(self.device)[asks]
-            kept[asks, EXPECTED] = probabilities[asks, standing]
+            expected = torch.from_numpy(self.expected[part]).to(self.device)[asks]
+            kept[asks, EXPECTED] = probabilities[asks, expected]
 
     def predictions(self) -> list[Prediction]:
-        """Each row's own, in the order of the rows."""
+        """That of every canvas, in their order."""
         kept = np.split(self.kept.cpu().numpy(), self.batch.starts[1:])
         return [
-            self._prediction(row, wanted, own)
-            for row, wanted, own in zip(self.rows, self.wanted, kept, strict=True)
+            self._prediction(each, wanted, own)
+            for each, wanted, own in zip(self.asked, self.wanted, kept, strict=True)
         ]
 
     def _likeliest(self, logits: torch.Tensor) -> torch.Tensor:
@@ -109,29 +116,29 @@ class Statistics:
         tokens = found.indices.where(found.values > -torch.inf, -1)
         return torch.nn.functional.pad(tokens, (0, self.top - tokens.shape[-1]), value=-1)
 
-    def _prediction(self, row: Row, wanted: np.ndarray, kept: np.ndarray) -> Prediction:
-        needs, count = row.policy.needs, row.params.logprobs
-        numbers = kept.T.astype(np.float64)
+    def _prediction(self, asked: Asked, wanted: np.ndarray, kept: np.ndarray) -> Prediction:
+        needs = asked.row.needs
+        numbers, top = kept.T.astype(np.float64), slice(COLUMNS, COLUMNS + needs.top)
         return Prediction(
             wanted,
             kept[:, TOKEN].astype(np.int64),
             numbers[CONFIDENCE],
             numbers[EOS],
-            numbers[ENTROPY] if needs.entropy else None,
-            numbers[MARGIN] if needs.margin else None,
-            numbers[EXPECTED] if needs.expected else None,
-            kept[:, COLUMNS : COLUMNS + count].astype(np.int64) if count else None,
-            numbers[COLUMNS + self.top :][:count].T if count else None,
+            entropy=numbers[ENTROPY] if needs.entropy else None,
+            margin=numbers[MARGIN] if needs.margin else None,
+            top_token=kept[:, top].astype(np.int64) if needs.top else None,
+            top_probability=numbers[COLUMNS + self.top :][: needs.top].T if needs.top else None,
+            expected=numbers[EXPECTED] if asked.tokens is not None else None,
         )
 
     def _process(self, part: slice, logits: torch.Tensor) -> torch.Tensor:
         """Let each request's own processors change its logits."""
-        for row, start, wanted in zip(self.rows, self.batch.starts, self.wanted, strict=True):
+        for each, start, wanted in zip(self.asked, self.batch.starts, self.wanted, strict=True):
             first, last = max(start, part.start), min(start + len(wanted), part.stop)
-            for processor in row.handle.request.processors if first < last else ():
+            for processor in each.row.handle.request.processors if first < last else ():
                 inside = slice(first - part.start, last - part.start)
                 positions = wanted[first - start : last - start]
-                logits[inside] = processor(row.view(), positions, logits[inside])
+                logits[inside] = processor(each.canvas, positions, logits[inside])
         return logits
 
     def _forbid(self, part: slice, logits: torch.Tensor) -> torch.Tensor:

@@ -18,6 +18,7 @@ import numpy as np
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.tokens import SpecialTokens
+from rho_eos.decoding.policy import Infills
 from rho_eos.decoding.registry import policies
 from rho_eos.text.prompts import check_ids, check_whole
 from rho_eos.text.user_text import encode_as_text
@@ -65,7 +66,7 @@ def default_policy(given: Mapping[str, Any], special: SpecialTokens) -> dict[str
 
 
 def refuse_unless_it_infills(policy: str, special: SpecialTokens) -> None:
-    if not policies()[policy].infills:
+    if not issubclass(policies()[policy], Infills):
         able = ", ".join(able_policies(special))
         raise UserError(
             f"policy {policy} lets its canvas end where the text ends, so neither text behind it "
@@ -79,7 +80,7 @@ def able_policies(special: SpecialTokens) -> list[str]:
     for name, policy in policies().items():
         with suppress(UserError):
             policy.refuse(special)
-            found += [name] if policy.infills else []
+            found += [name] if issubclass(policy, Infills) else []
     return found
 
 

@@ -1,17 +1,158 @@
-"""What a step means, in words for people who watch."""
+"""What a step means, in words: titles of policies and signals, and why a length changed."""
+
+from collections.abc import Callable
+from typing import Any
 
 from rho_eos.base.outputs import StepRecord
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.registry import find_policy
+
+RHO = "ρ"
+#: Policies whose names have letters of their own; others are called by their names.
+TITLES = {
+    "rho-eos": "ρ-EOS",
+    "released": "ρ-EOS, released code",
+    "fixed": "Fixed length",
+    "daedal": "DAEDAL",
+    "blocks": "Blocks until EOS",
+    "scout": "Scout",
+    "cal": "CAL",
+    "dreamon": "DreamOn",
+}
+
+
+def title_of(policy: str) -> str:
+    """What people call a policy."""
+    return TITLES.get(policy, policy)
+
+
+def signal_name(params: Any) -> str:
+    """What the length decision is based on, in a word."""
+    if params.policy == "cal":
+        confident = params.evidence == "confidence"
+        return "confidence" if confident else "fit of the text behind"
+    confidence = params.policy == "released" or getattr(params, "signal", "") == "confidence"
+    return "EOS confidence" if confidence else RHO
 
 
 def explain(params: DecodeParams, record: StepRecord) -> str:
-    """What a step found out, if anything, and why it did what it did to the length.
-
-    No policy is asked about a window.
-    """
+    """Why a step did to the length what it did: a sentence or two for live views."""
     if not record.refresh:
         computed = f"{record.computed} of {record.exact} positions computed"
         return f"A window: {computed}, so the length holds."
-    why = find_policy(params.policy).explain(params, record)
+    why = _EXPLAIN.get(params.policy, _by_region)(params, record)
     return f"{record.note} {why}" if record.note else why
+
+
+def _by_region(params: Any, record: StepRecord) -> str:
+    if record.signal is None:
+        return _change(record)
+    name = signal_name(params)
+    now = f"{name} = {figure(record.signal, *(params.region or ()))}"
+    if params.region is None:
+        return f"{now}: {_change(record)}"
+    low, high = params.region
+    few, most = "too few MASKs expect the end", "most MASKs expect the end"
+    if name != RHO:
+        few, most = "it is not sure that the text ends here", "the text surely ends here"
+    if record.change > 0 and record.signal < low:
+        return f"{now} < {low:g}: {few}, {_change(record)}"
+    if record.change < 0 and record.signal > high:
+        return f"{now} > {high:g}: {most}, {_change(record)}"
+    if not record.change and not low <= record.signal <= high:
+        return (
+            f"{now} is outside the region, but the length is final: "
+            "the text is complete, or its limit is reached."
+        )
+    return f"{now} is in the region: the length holds."
+
+
+def _fixed(params: Any, record: StepRecord) -> str:  # noqa: ARG001
+    return "The length is fixed, whatever ρ says."
+
+
+def _blocks(params: Any, record: StepRecord) -> str:  # noqa: ARG001
+    if record.change:
+        return f"The block is full and holds no end of text: the next {record.change} MASKs."
+    if record.masks > len(record.committed):
+        return "The block is not full yet."
+    return "The block is full: the text has ended, or the canvas is as long as it may be."
+
+
+def _daedal(params: Any, record: StepRecord) -> str:
+    if record.signal is None:
+        return "The length holds."
+    low, high, grown = params.rho_low, params.rho_high, record.change
+    now = f"{signal_name(params)} = {figure(record.signal, low, high)}"
+    if record.action == "expand":
+        return f"{now} < {low:g}: the canvas grows by {grown} before anything is written."
+    if record.action == "close":
+        return f"{now}: long enough. Growing ends, with {grown} EOS behind the canvas."
+    if record.action == "insert":
+        return f"{now} < {high:g}: MASKs are inserted where the model is most doubtful."
+    if record.length >= params.max_new_tokens:
+        return f"{now}: the canvas is as long as it may be."
+    if record.signal < high:
+        return f"{now} < {high:g}, but no MASK is doubtful enough to insert."
+    return f"{now}: the end is sure, nothing is inserted."
+
+
+def _scout(params: Any, record: StepRecord) -> str:  # noqa: ARG001
+    if record.change > 0 and record.masks == record.length and not record.committed:
+        return f"Nothing is written before the length is read: {record.change} more MASKs."
+    if record.change > 0 and not record.committed:
+        return f"To see where the text really ends, the canvas grows by {record.change}."
+    if record.change > 0:
+        return f"The text goes on: {record.change} more MASKs ahead of it."
+    if record.change < 0:
+        return f"The rest of the canvas is not needed: {-record.change} MASKs are dropped."
+    return "The length holds."
+
+
+def _cal(params: Any, record: StepRecord) -> str:
+    if record.signal is None and not record.committed:
+        return "No text behind this gap says how long it is: " + (
+            "it gets all the room that is left." if record.change else "its length holds."
+        )
+    if record.signal is None:
+        return "The length is found; what the model is sure of is written."
+    now = f"Several lengths were tried; the best {signal_name(params)} is {record.signal:.3f}"
+    if not record.change:
+        return f"{now}: the search goes on, or the length is right as it is."
+    direction = "longer" if record.change > 0 else "shorter"
+    return f"{now}, of a {direction} gap than it was."
+
+
+def _dreamon(params: Any, record: StepRecord) -> str:  # noqa: ARG001
+    if record.change > 0:
+        return "The model asks for more room here: the MASK becomes two."
+    if record.change < 0:
+        return f"The model has nothing to say here: {-record.change} MASKs are deleted."
+    return "The MASK that the model is surest of is filled."
+
+
+_EXPLAIN: dict[str, Callable[[Any, StepRecord], str]] = {
+    "fixed": _fixed,
+    "blocks": _blocks,
+    "daedal": _daedal,
+    "scout": _scout,
+    "cal": _cal,
+    "dreamon": _dreamon,
+}
+
+
+def figure(number: float, *bounds: float) -> str:
+    """With two digits, or as many as it takes to stand on the right side of its bounds."""
+    for digits in range(2, 17):
+        text = f"{number:.{digits}f}"
+        shown = float(text)
+        if all(
+            (shown < bound, shown > bound) == (number < bound, number > bound) for bound in bounds
+        ):
+            return text
+    return f"{number}"
+
+
+def _change(record: StepRecord) -> str:
+    if record.change > 0:
+        return f"the canvas grows by {record.change}."
+    return f"the canvas shrinks by {-record.change}." if record.change else "the length holds."

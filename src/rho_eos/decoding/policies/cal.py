@@ -2,7 +2,7 @@
 
 As published the best length is the one at which the model is surest of the gap (`evidence`
 confidence). Evidence suffix is [ours], and the default: the one at which the text behind the gap
-surprises the model least.
+surprises the model least. Lengths are tried as probes, several in one forward.
 """
 
 import math
@@ -11,19 +11,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rho_eos.base.outputs import StepRecord
 from rho_eos.base.settings import setting
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.commit import CommitParams, commit_by_threshold
+from rho_eos.decoding.canvas import Canvas, Positions, no_positions
 from rho_eos.decoding.edits import Delete, Edit, Insert
-from rho_eos.decoding.params import LONGEST
-from rho_eos.decoding.policy import Needs, Policy, Positions, Prediction, Step, View, no_tokens
+from rho_eos.decoding.params import LONGEST, DecodeParams
+from rho_eos.decoding.policy import Infills, Policy, Step, Windowed
+from rho_eos.decoding.prediction import Prediction, Probe
 from rho_eos.decoding.registry import register_policy
 
 PUBLISHED = {"patience": 4}
+AT_ONCE = 8  # lengths that one forward tries
 
 
-class CalParams(CommitParams):
+class CalParams(DecodeParams):
     initial_length: int = setting(8, "MASKs that a gap starts with", ge=1, le=LONGEST)
     max_new_tokens: int = setting(
         64, "most MASKs, of all gaps together; at most what the context leaves", ge=1, le=LONGEST
@@ -51,108 +52,96 @@ class CalParams(CommitParams):
 
 
 @register_policy
-class Cal(Policy):
-    """`signal` is the score of the length that a step tried; None once the search is over."""
+class Cal(Windowed, Infills, Policy):
+    """Tries lengths for each gap before it writes, and keeps the one with most evidence.
+
+    `signal` is the best score that a step found; None once the search is over.
+    """
 
     name = "cal"
-    title = "CAL"
-    summary = "Tries lengths for each gap before it writes, and keeps the one with most evidence."
     Params = CalParams
     edits = (Insert, Delete)
-    infills = True
     params: CalParams
 
     def __init__(self, params: CalParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
-        self.needs = Needs(expected=params.evidence == "suffix")
         self.gap = 0  # the one that is measured
         self.search: Climb | None = None  # of its length
         self.searching = True
+        self.tried: list[int] = []  # the lengths of the probes, in their order
 
-    @property
-    def windows(self) -> bool:  # type: ignore[override]
-        return not self.searching
+    def must_see_all(self, step: int) -> bool:  # noqa: ARG002
+        return self.searching
 
-    @classmethod
-    def signal_name(cls, params: CalParams) -> str:
-        return "confidence" if params.evidence == "confidence" else "fit of the text behind"
-
-    @classmethod
-    def explain(cls, params: CalParams, record: StepRecord) -> str:
-        if record.signal is None and not record.committed:
-            return "No text behind this gap says how long it is: " + (
-                "it gets all the room that is left." if record.change else "its length holds."
-            )
-        if record.signal is None:
-            return "The length is found; what the model is sure of is written."
-        now = f"{cls.signal_name(params)} = {record.signal:.3f}"
-        if not record.change:
-            return f"{now}: the best length was the last one tried."
-        direction = "longer" if record.change > 0 else "shorter"
-        return f"{now} at this length: a {direction} one is tried next, or was the best."
-
-    def hides(self, view: View) -> Positions:
-        """The first tokens behind the gap, which the model is asked about."""
-        self._skip(view)
-        if not self.searching or self.params.evidence != "suffix":
-            return no_tokens()
-        start = int(self._open(view)[-1]) + 1
-        given = np.ones(view.length + len(view.suffix), dtype=bool)
-        given[: view.length] = False if view.gaps is None else view.gaps < 0
-        end = min(start + self.params.behind, len(given))
-        run = given[start:end]
-        return start + np.flatnonzero(np.logical_and.accumulate(run))
-
-    def commit(self, view: View, prediction: Prediction) -> Positions:
-        return commit_by_threshold(view, prediction, self.params, self.special)
-
-    def step(self, view: View, prediction: Prediction) -> Step:
-        self._skip(view)
+    def probes(self, canvas: Canvas) -> list[Probe]:
+        while self.searching and self.gap in canvas.sized:
+            self._go_on(canvas)
         if not self.searching:
-            return Step(self.commit(view, prediction))
-        open_ = self._open(view)
-        length, params = len(open_), self.params
-        others = view.length - view.given - length
-        longest = params.max_new_tokens - others
-        if params.evidence == "suffix" and not len(self.hides(view)):
-            # No text speaks for a length. At the very end there is EOS: it gets all the room.
-            at_end = int(open_[-1]) == view.length - 1 and not len(view.suffix)
-            self._go_on(view)
-            return Step(no_tokens(), _resized(open_, longest if at_end else length))
+            return []
+        open_ = self._open(canvas)
         if self.search is None:
-            shortest = max(1, params.min_new_tokens - others)
-            self.search = Climb(length, params.stride, params.patience, shortest, longest)
-        score = self._score(view, prediction, open_)
-        wanted = self.search.next(score)
-        if wanted is None:
-            wanted = self.search.best
-            self._go_on(view)
-        return Step(no_tokens(), _resized(open_, wanted), signal=score)
+            others = canvas.own_length - len(open_)
+            shortest = max(1, self.params.min_new_tokens - others)
+            longest = self.params.max_new_tokens - others
+            limits = self.params.stride, self.params.patience, shortest, longest
+            self.search = Climb(len(open_), *limits)
+        self.tried = self.search.ahead()[:AT_ONCE]
+        probes = [self._probe(canvas, open_, length) for length in self.tried]
+        return [probe for probe in probes if len(probe.read)]
 
-    def _open(self, view: View) -> Positions:
+    def step(self, canvas: Canvas, prediction: Prediction, commit: Positions) -> Step:  # noqa: ARG002
+        if not self.searching:
+            return Step()
+        open_ = self._open(canvas)
+        assert self.search is not None
+        search = self.search
+        if not prediction.probes:
+            # No text speaks for a length. At the very end there is EOS: it gets all the room.
+            at_end = int(open_[-1]) == canvas.length - 1 and not len(canvas.suffix)
+            self._go_on(canvas)
+            wanted = search.longest if at_end else len(open_)
+            return Step(_resized(open_, wanted), commit=no_positions())
+        scores = dict(zip(self.tried, map(self._score, prediction.probes), strict=True))
+        goes_on: int | None = search.length
+        while goes_on in scores:
+            goes_on = search.next(scores[goes_on])
+        if goes_on is not None:
+            return Step(signal=search.best_score, commit=no_positions())
+        self._go_on(canvas)
+        edits = _resized(open_, search.best)
+        return Step(edits, signal=search.best_score, commit=no_positions())
+
+    def _open(self, canvas: Canvas) -> Positions:
         """The MASKs of the gap that is measured."""
-        if view.gaps is None:
-            return view.masked
-        return view.masked[view.gaps[view.masked] == self.gap]
+        if canvas.gaps is None:
+            return canvas.masked
+        return canvas.masked[canvas.gaps[canvas.masked] == self.gap]
 
-    def _score(self, view: View, prediction: Prediction, open_: Positions) -> float:
+    def _probe(self, canvas: Canvas, open_: Positions, length: int) -> Probe:
+        """The canvas with a gap of this length; by suffix, with the text behind the gap hidden."""
+        tried = canvas.edit(_resized(open_, length), self.params.max_new_tokens).canvas
+        gap = self._open(tried)
         if self.params.evidence == "confidence":
-            mean = float(np.mean(prediction.at(open_).confidence))
-            return mean / length_bias(len(open_)) if self.params.calibrated else mean
-        behind = prediction.at(self.hides(view)).expected
-        assert behind is not None
-        return float(np.mean(np.log(np.maximum(behind, 1e-9)))) if len(behind) else 0.0
+            return Probe(tried, gap)
+        tokens = np.concatenate((tried.cells, tried.suffix))
+        given = np.concatenate((tried.given, np.ones(len(tried.suffix), dtype=bool)))
+        start = int(gap[-1]) + 1
+        run = given[start : start + self.params.behind]
+        behind = start + np.flatnonzero(np.logical_and.accumulate(run))
+        return Probe(tried.hidden(behind), behind, tokens[behind])
 
-    def _skip(self, view: View) -> None:
-        """Past gaps whose length is known."""
-        while self.searching and self.gap in view.sized:
-            self._go_on(view)
+    def _score(self, prediction: Prediction) -> float:
+        if self.params.evidence == "confidence":
+            mean = float(np.mean(prediction.confidence))
+            return mean / length_bias(len(prediction.positions)) if self.params.calibrated else mean
+        assert prediction.expected is not None
+        return float(np.mean(np.log(np.maximum(prediction.expected, 1e-9))))
 
-    def _go_on(self, view: View) -> None:
+    def _go_on(self, canvas: Canvas) -> None:
         """The next gap is measured, if there is one."""
         self.search = None
         self.gap += 1
-        self.searching = view.gaps is not None and self.gap <= int(view.gaps.max())
+        self.searching = canvas.gaps is not None and self.gap <= int(canvas.gaps.max())
 
 
 class Climb:
@@ -165,6 +154,15 @@ class Climb:
         self.best_score = -math.inf
         self.direction = 1
         self.worse = 0
+
+    def ahead(self) -> list[int]:
+        """Lengths that will be tried whatever the scores are: those before patience ends."""
+        up = self.patience - self.worse if self.direction > 0 else 0
+        down = self.patience - (self.worse if self.direction < 0 else 0)
+        below = self.length if self.direction < 0 else self.start - self.stride
+        lengths = [self.length + self.stride * step for step in range(up)]
+        lengths += [below - self.stride * step for step in range(down)]
+        return [length for length in lengths if self.shortest <= length <= self.longest]
 
     def next(self, score: float) -> int | None:
         """The score of the length that was tried last → the next one to try, if any."""

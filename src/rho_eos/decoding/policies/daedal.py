@@ -5,23 +5,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rho_eos.base.outputs import StepRecord
 from rho_eos.base.settings import setting
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.commit import CommitParams, commit_by_threshold, first_open_block
+from rho_eos.decoding.canvas import Canvas, Positions, no_positions
+from rho_eos.decoding.commit import CommitParams, first_open_block
 from rho_eos.decoding.edits import Append, Edit, Insert, Trim
 from rho_eos.decoding.expansion import RegionParams
 from rho_eos.decoding.params import LONGEST
-from rho_eos.decoding.policy import (
-    Keeps,
-    Needs,
-    Policy,
-    Positions,
-    Prediction,
-    Step,
-    View,
-    figure,
-)
+from rho_eos.decoding.policy import Keeps, Policy, Step, Windowed
+from rho_eos.decoding.prediction import Needs, Prediction
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import SIGNALS
 
@@ -49,15 +41,14 @@ class DaedalParams(RegionParams, CommitParams):
 
 
 @register_policy
-class Daedal(Policy):
-    """docs/method.md §4; with the density signal it is the two-stage cell of §3. It never shrinks.
+class Daedal(Windowed, Policy):
+    """Grows an empty canvas first, then denoises and inserts MASKs where it is unsure.
 
+    docs/method.md §4; with the density signal it is the two-stage cell of §3. It never shrinks.
     Near L_max an insertion pushes the end of the canvas, committed or not, over the edge.
     """
 
     name = "daedal"
-    title = "DAEDAL"
-    summary = "Grows an empty canvas first, then denoises and inserts MASKs where it is unsure."
     Params = DaedalParams
     edits = (Append, Insert, Trim)
     keeps = Keeps.PREFIX
@@ -69,40 +60,17 @@ class Daedal(Policy):
         self.needs = Needs(whole_canvas=params.signal == "confidence")
         self.growing = True
 
-    @classmethod
-    def explain(cls, params: DaedalParams, record: StepRecord) -> str:
-        if record.signal is None:
-            return "The length holds."
-        low, high, grown = params.rho_low, params.rho_high, record.change
-        now = f"{cls.signal_name(params)} = {figure(record.signal, low, high)}"
-        if record.action == "expand":
-            return f"{now} < {low:g}: the canvas grows by {grown} before anything is written."
-        if record.action == "close":
-            return f"{now}: long enough. Growing ends, with {grown} EOS behind the canvas."
-        if record.action == "insert":
-            return f"{now} < {high:g}: MASKs are inserted where the model is most doubtful."
-        if record.length >= params.max_new_tokens:
-            return f"{now}: the canvas is as long as it may be."
-        if record.signal < high:
-            return f"{now} < {high:g}, but no MASK is doubtful enough to insert."
-        return f"{now}: the end is sure, nothing is inserted."
+    def must_see_all(self, step: int) -> bool:  # noqa: ARG002
+        return self.growing
 
-    @property
-    def windows(self) -> bool:  # type: ignore[override]
-        return not self.growing
-
-    def commit(self, view: View, prediction: Prediction) -> Positions:
-        return commit_by_threshold(view, prediction, self.params, self.special)
-
-    def step(self, view: View, prediction: Prediction) -> Step:
-        number = self.signal(view, prediction, self.special.eos)
+    def step(self, canvas: Canvas, prediction: Prediction, commit: Positions) -> Step:
+        number = self.signal(canvas, prediction)
         if self.growing:
-            return Step(np.empty(0, dtype=np.int64), self._grow(view, number), number)
-        commit = self.commit(view, prediction)
-        return Step(commit, self._insert(view, prediction, commit, number), number)
+            return Step(self._grow(canvas, number), number, commit=no_positions())
+        return Step(self._insert(canvas, prediction, commit, number), number)
 
-    def _grow(self, view: View, number: float | None) -> tuple[Edit, ...]:
-        room = self.params.max_new_tokens - view.length
+    def _grow(self, canvas: Canvas, number: float | None) -> tuple[Edit, ...]:
+        room = self.params.max_new_tokens - canvas.length
         if number is not None and number < self.params.rho_low and room > 0:
             return (Append(min(self.params.expansion_base, room)),)
         self.growing = False
@@ -110,19 +78,19 @@ class Daedal(Policy):
         return (Append(tail, token=self.special.eos),) if tail > 0 else ()
 
     def _insert(
-        self, view: View, prediction: Prediction, commit: Positions, number: float | None
+        self, canvas: Canvas, prediction: Prediction, commit: Positions, number: float | None
     ) -> tuple[Edit, ...]:
         """Replace the least confident MASK of the block by several, if it is unsure enough."""
         params = self.params
         limit = params.max_new_tokens
-        if number is None or number >= params.rho_high or view.length >= limit:
+        if number is None or number >= params.rho_high or canvas.length >= limit:
             return ()
-        block = first_open_block(view.masked, params.block_length)
+        block = first_open_block(canvas.masked, params.block_length)
         left = prediction.at(np.setdiff1d(block, commit, assume_unique=True))
         if len(left.positions) == 0 or left.confidence.min() >= INSERT_BELOW:
             return ()
         behind = int(left.positions[np.argmin(left.confidence)]) + 1
         count = min(params.expansion_base - 1, limit - behind)
-        overflow = view.length + count - limit
+        overflow = canvas.length + count - limit
         edits: tuple[Edit, ...] = (Insert(behind, count),) if count > 0 else ()
         return (*edits, Trim(overflow)) if overflow > 0 else edits

@@ -4,27 +4,25 @@ For checkpoints with a token EXPAND, in which EOS at a MASK means that nothing b
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from rho_eos.base.errors import UserError
-from rho_eos.base.outputs import StepRecord
-from rho_eos.base.settings import setting
+from rho_eos.base.settings import Settings, setting
 from rho_eos.base.tokens import SpecialTokens
+from rho_eos.decoding.canvas import Canvas, Positions, no_positions
+from rho_eos.decoding.commit import ORDER, CommitRule, Order, ranked
 from rho_eos.decoding.edits import Delete, Insert
 from rho_eos.decoding.params import LONGEST, DecodeParams
-from rho_eos.decoding.policy import Needs, Policy, Positions, Prediction, Step, View, no_tokens
+from rho_eos.decoding.policy import Infills, Policy, Step, Windowed
+from rho_eos.decoding.prediction import Prediction
 from rho_eos.decoding.registry import register_policy
 
 
 class DreamOnParams(DecodeParams):
     initial_length: int = setting(16, "MASKs that a gap starts with", ge=1, le=LONGEST)
-    order: Literal["entropy", "maskgit_plus", "topk_margin"] = setting(
-        "entropy",
-        "which MASK is next: that of the lowest entropy, the highest probability, or the largest "
-        "margin over the second best",
-    )
+    order: Order = setting("entropy", ORDER)
     steps: int = setting(128, "give up after so many forwards", ge=1, le=LONGEST)
     context: int | None = setting(
         None, "longest row, prefix and suffix included; none: the model's", ge=1, le=LONGEST
@@ -44,87 +42,67 @@ class DreamOnParams(DecodeParams):
         return max(super().most_steps, self.steps)
 
 
-@register_policy
-class DreamOn(Policy):
-    """One MASK a step. EXPAND there makes it two; EOS deletes it and the MASKs behind it."""
+class OneByOne(CommitRule):
+    """Commits the surest candidate, unless its token changes the length, which is no commit."""
 
     name = "dreamon"
-    title = "DreamOn"
-    summary = "Fills one MASK a step; the model may make it two, or delete it and those behind."
+    Params = Settings  # type: ignore[assignment] # it has no other than the policy's
+
+    def __call__(self, canvas: Canvas, candidates: Prediction) -> Positions:  # noqa: ARG002
+        first = ranked(candidates, self.params.order)[:1]
+        token = int(candidates.at(first).token[0])
+        return no_positions() if token in (self.special.expand, self.special.eos) else first
+
+
+@register_policy
+class DreamOn(Windowed, Infills, Policy):
+    """Fills one MASK a step; the model may make it two, or delete it and those behind."""
+
+    name = "dreamon"
     Params = DreamOnParams
     edits = (Insert, Delete)
-    infills = True
+    rule = OneByOne
     reads_ends = True
     params: DreamOnParams
 
     def __init__(self, params: DreamOnParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
-        self.needs = Needs(entropy=params.order == "entropy", margin=params.order == "topk_margin")
         self.expanded = 0
-        self.made = 0  # forwards
-
-    @property
-    def windows(self) -> bool:  # type: ignore[override]
-        """Not in the last forward, which has to end the row."""
-        return self.made + 1 < self.params.steps
 
     @classmethod
     def refuse(cls, special: SpecialTokens) -> None:
         if special.expand is None:
             raise UserError("policy dreamon needs a model with an EXPAND token (DreamOn's)")
 
-    @classmethod
-    def explain(cls, params: DreamOnParams, record: StepRecord) -> str:  # noqa: ARG003
-        if record.change > 0:
-            return "The model asks for more room here: the MASK becomes two."
-        if record.change < 0:
-            return f"The model has nothing to say here: {-record.change} MASKs are deleted."
-        return "The MASK that the model is surest of is filled."
+    def must_see_all(self, step: int) -> bool:
+        """The last forward has to end the row."""
+        return step + 1 >= self.params.steps
 
-    def commit(self, view: View, prediction: Prediction) -> Positions:
-        """In a window step: nothing where the length has to change, which takes a refresh."""
-        self.made = view.step + 1
-        chosen, token = self._next(view, prediction)
-        changes = token in (self.special.expand, self.special.eos)
-        return no_tokens() if changes else np.array([chosen])
-
-    def forbids(self, view: View) -> tuple[int, ...]:
+    def forbids(self, canvas: Canvas) -> tuple[int, ...]:
         """EXPAND, once the budget is used up or there is no more room."""
         params = self.params
         assert self.special.expand is not None and params.expansions is not None
-        full = view.length - view.given >= params.max_new_tokens
-        row = len(view.prompt) + view.length + len(view.suffix)
-        full = full or (params.context is not None and row >= params.context)
+        full = canvas.own_length >= params.max_new_tokens
+        full = full or (params.context is not None and canvas.row_length >= params.context)
         return (self.special.expand,) if full or self.expanded >= params.expansions else ()
 
-    def step(self, view: View, prediction: Prediction) -> Step:
-        self.made = view.step + 1
-        chosen, token = self._next(view, prediction)
-        finished = True if self.made >= self.params.steps else None
-        if token == self.special.expand:
+    def step(self, canvas: Canvas, prediction: Prediction, commit: Positions) -> Step:
+        finished = True if canvas.step + 1 >= self.params.steps else None
+        if len(commit):
+            return Step(finished=finished)
+        chosen = ranked(prediction.at(canvas.masked), self.params.order)[:1]
+        edits: tuple[Insert | Delete, ...] = (Delete(self._deleted(canvas, int(chosen[0]))),)
+        if prediction.at(chosen).token[0] == self.special.expand:
             self.expanded += 1
-            return Step(no_tokens(), (Insert(chosen, 1),), finished=finished)
-        if token == self.special.eos:
-            return Step(no_tokens(), (Delete(self._deleted(view, chosen)),), finished=finished)
-        return Step(np.array([chosen]), finished=finished)
+            edits = (Insert(int(chosen[0]), 1),)
+        return Step(edits, commit=no_positions(), finished=finished)
 
-    def _next(self, view: View, prediction: Prediction) -> tuple[int, int]:
-        """The MASK that is decided now, and the token there; among equals the leftmost."""
-        masks = prediction.at(view.masked)
-        order = {
-            "entropy": lambda: np.argmin(masks.entropy),  # type: ignore[arg-type]
-            "maskgit_plus": lambda: np.argmax(masks.confidence),
-            "topk_margin": lambda: np.argmax(masks.margin),  # type: ignore[arg-type]
-        }
-        best = int(order[self.params.order]())
-        return int(masks.positions[best]), int(masks.token[best])
-
-    def _deleted(self, view: View, chosen: int) -> Positions:
+    def _deleted(self, canvas: Canvas, chosen: int) -> Positions:
         """The MASKs of the gap from the first EOS of the whole row on, of which this is one; a
         minimum length stays."""
         eos = self.special.eos
-        first = 0 if eos in view.prompt else chosen
-        earlier = np.flatnonzero(view.canvas[:first] == eos)
+        first = 0 if eos in canvas.prompt else chosen
+        earlier = np.flatnonzero(canvas.cells[:first] == eos)
         first = int(earlier[0]) if len(earlier) else first
-        first = max(first, view.behind(self.params.min_new_tokens))
-        return view.masked[(view.masked >= first) & view.gap_of(chosen)[view.masked]]
+        first = max(first, canvas.behind(self.params.min_new_tokens))
+        return canvas.masked[(canvas.masked >= first) & canvas.gap_of(chosen)[canvas.masked]]

@@ -8,80 +8,76 @@ length for good.
 import numpy as np
 
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.commit import CommitParams, above_threshold, without_eos_if_possible
+from rho_eos.decoding.canvas import Canvas, Positions
+from rho_eos.decoding.commits.threshold import Threshold, ThresholdParams
 from rho_eos.decoding.edits import Append, Edit, Trim
 from rho_eos.decoding.expansion import ExpansionParams, expansion_factor
-from rho_eos.decoding.policy import Keeps, Needs, Policy, Positions, Prediction, Step, View
+from rho_eos.decoding.policy import Keeps, Policy, Step
+from rho_eos.decoding.prediction import Needs, Prediction
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import confidence
 
 
-class ReleasedParams(ExpansionParams, CommitParams):
+class ReleasedParams(ExpansionParams, ThresholdParams):
     pass
 
 
 @register_policy
 class Released(Policy):
+    """The published code's own rule, which follows EOS confidence and may cut the text."""
+
     name = "released"
-    title = "ρ-EOS, released code"
-    summary = "The published code's own rule, which follows EOS confidence and may cut the text."
     Params = ReleasedParams
     edits = (Append, Trim)
     keeps = Keeps.NOTHING
     needs = Needs(whole_canvas=True)
+    rule = Threshold  # on a window of its own
     params: ReleasedParams
 
     def __init__(self, params: ReleasedParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
+        self.threshold = Threshold(params, special)
         self.window_start = 0
         self.window_end = 0
         self.frozen = False
 
-    @classmethod
-    def signal_name(cls, params: ReleasedParams) -> str:  # noqa: ARG003
-        return "EOS confidence"
-
-    def step(self, view: View, prediction: Prediction) -> Step:
-        params = self.params
-        number = confidence(view, prediction, self.special.eos)
-        window = self._window(view)
-        candidates = prediction.at(window)
-        if params.defer_eos:
-            candidates = without_eos_if_possible(candidates, self.special)
-        commit = above_threshold(candidates, params.threshold, params.tie)
-        length, edits = self._edits(view, number)
+    def step(self, canvas: Canvas, prediction: Prediction, commit: Positions) -> Step:
+        number = confidence(canvas, prediction)
+        window = self._window(canvas)
+        commit = self.threshold(canvas, prediction.at(window))
+        length, edits = self._edits(canvas, number)
         if len(commit) == len(window):
             self.window_start = self.window_end
         self.window_start = min(self.window_start, length)
-        done = self.window_start >= length or self._out_of_steps(view, commit)
-        return Step(commit, edits, number, finished=done)
+        done = self.window_start >= length or self._out_of_steps(canvas, commit)
+        return Step(edits, number, commit, finished=done)
 
-    def _window(self, view: View) -> Positions:
-        width = self.params.block_length or view.length
-        self.window_end = min(self.window_start + width, view.length)
-        inside = (view.masked >= self.window_start) & (view.masked < self.window_end)
-        return view.masked[inside]
+    def _window(self, canvas: Canvas) -> Positions:
+        width = self.params.block_length or canvas.length
+        self.window_end = min(self.window_start + width, canvas.length)
+        inside = (canvas.masked >= self.window_start) & (canvas.masked < self.window_end)
+        return canvas.masked[inside]
 
-    def _out_of_steps(self, view: View, commit: Positions) -> bool:
+    def _out_of_steps(self, canvas: Canvas, commit: Positions) -> bool:
         """The released code makes L_max steps; we go on for a minimum length it does not know."""
-        left = np.setdiff1d(view.masked, commit, assume_unique=True)
-        first = int(left.min(initial=view.length))
-        enough = first >= min(self.params.min_new_tokens, view.length)
-        return view.step + 1 >= self.params.max_new_tokens and enough
+        left = np.setdiff1d(canvas.masked, commit, assume_unique=True)
+        first = int(left.min(initial=canvas.length))
+        enough = first >= min(self.params.min_new_tokens, canvas.length)
+        return canvas.step + 1 >= self.params.max_new_tokens and enough
 
-    def _edits(self, view: View, number: float) -> tuple[int, tuple[Edit, ...]]:
+    def _edits(self, canvas: Canvas, number: float) -> tuple[int, tuple[Edit, ...]]:
         """The length that follows, and the edits that lead to it."""
         params = self.params
-        self.frozen = self.frozen or view.length >= params.max_new_tokens
+        self.frozen = self.frozen or canvas.length >= params.max_new_tokens
         low, high = params.region
-        late = view.step >= min(params.horizon, params.max_new_tokens)
+        late = canvas.step >= min(params.horizon, params.max_new_tokens)
         if self.frozen or late or low <= number <= high:
-            return view.length, ()
+            return canvas.length, ()
         count = expansion_factor(number, params)
         if number < low:
-            count = min(count, params.max_new_tokens - view.length)
-            return view.length + count, (Append(count),)
-        count = min(count, view.length - params.min_new_tokens)
+            count = min(count, params.max_new_tokens - canvas.length)
+            return canvas.length + count, (Append(count),)
+        count = min(count, canvas.length - params.min_new_tokens)
         if count <= 0:
-            return view.length, ()
-        return view.length - count, (Trim(count),)
+            return canvas.length, ()
+        return canvas.length - count, (Trim(count),)

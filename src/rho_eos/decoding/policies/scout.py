@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from rho_eos.base.outputs import StepRecord
 from rho_eos.base.settings import setting
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.commit import TIE, CommitParams, commit_by_threshold
+from rho_eos.decoding.canvas import Canvas, Positions, no_positions
+from rho_eos.decoding.commit import CommitParams
 from rho_eos.decoding.edits import Append, Edit, Trim
-from rho_eos.decoding.params import LONGEST
-from rho_eos.decoding.policies.frontier import end_in_sight
-from rho_eos.decoding.policies.rho_eos import trailing_masks
-from rho_eos.decoding.policy import Policy, Positions, Prediction, Step, View, no_tokens
+from rho_eos.decoding.params import LONGEST, NO_CACHE, DecodeParams
+from rho_eos.decoding.policy import Policy, Step, Windowed
+from rho_eos.decoding.prediction import Prediction, Probe
 from rho_eos.decoding.registry import register_policy
-from rho_eos.decoding.signal import density
+from rho_eos.decoding.signal import density, end_in_sight, trailing_masks, will_end
 
 LEAST_DROPPED = 8
 NEXT = 32  # MASKs that are written next: so many in whole blocks, one block at least
@@ -34,10 +33,10 @@ ROOM_FOR_ALL = "a short canvas changes the text, so room for all of it stays."
 NO_LONGER = "The text is no longer here: the early end was true."
 
 
-class ScoutParams(CommitParams):
+class ScoutParams(DecodeParams, CommitParams):
     look: int = setting(
         512,
-        "longest canvas that the length is read on; a short one and half of it are tried first",
+        "longest canvas that the length is read on; half of it and a short one are tried first",
         ge=1,
         le=LONGEST,
     )
@@ -62,12 +61,11 @@ class ScoutParams(CommitParams):
         ge=0,
         le=1,
     )
-    tie: float = setting(0.05, TIE, ge=0, le=1)
 
     @classmethod
     def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """With the cache, room costs something in refreshes only, and to make it takes one."""
-        cached = CACHED if given.get("cache") == "window" else {}
+        cached = CACHED if given.get("cache", NO_CACHE) != NO_CACHE else {}
         return {**cached, **super()._defaults(given)}
 
     @property
@@ -81,9 +79,7 @@ class ScoutParams(CommitParams):
 
     @property
     def first_length(self) -> int:
-        """Short, if it is to be tried whether that changes what the model writes."""
-        short = self.next if self.trust else self.half_look
-        return max(self.min_new_tokens, min(short, self.half_look, self.max_new_tokens))
+        return max(self.min_new_tokens, min(self.half_look, self.max_new_tokens))
 
     @property
     def starts_anywhere(self) -> bool:
@@ -101,13 +97,10 @@ class ScoutParams(CommitParams):
 
 
 @register_policy
-class Scout(Policy):
+class Scout(Windowed, Policy):
+    """Reads the length on a long canvas, and writes on a short one where the text is the same."""
+
     name = "scout"
-    title = "Scout"
-    summary = (
-        "Reads the length on a long canvas, and writes on a short one where the model writes "
-        "the same there."
-    )
     Params = ScoutParams
     edits = (Append, Trim)
     params: ScoutParams
@@ -115,79 +108,63 @@ class Scout(Policy):
     def __init__(self, params: ScoutParams, special: SpecialTokens) -> None:
         super().__init__(params, special)
         self.goal = params.first_length  # nothing is committed on a canvas shorter than this
-        self.foretold: Prediction | None = None  # by the first canvas, until the length is read
+        self.compared = False  # a short canvas with a long one
         self.wide = False  # a short canvas changes what the model writes: room for all of it stays
         self.expected: int | None = None  # where the text ends, as far as it was seen
         self.furthest = 0  # of the ends that were in sight
         self.doubted: int | None = None  # the early end that was looked into, once
         self.note = ""  # what this step found out
 
-    @property
-    def windows(self) -> bool:  # type: ignore[override]
-        return self.goal == 0
+    def must_see_all(self, step: int) -> bool:  # noqa: ARG002
+        return self.goal > 0
 
-    @classmethod
-    def explain(cls, params: ScoutParams, record: StepRecord) -> str:  # noqa: ARG003
-        if record.change > 0 and record.masks == record.length and not record.committed:
-            return f"Nothing is written before the length is read: {record.change} more MASKs."
-        if record.change > 0 and not record.committed:
-            return f"To see where the text really ends, the canvas grows by {record.change}."
-        if record.change > 0:
-            return f"The text goes on: {record.change} more MASKs ahead of it."
-        if record.change < 0:
-            return f"The rest of the canvas is not needed: {-record.change} MASKs are dropped."
-        return "The length holds."
+    def probes(self, canvas: Canvas) -> list[Probe]:
+        """Beside the first long canvas: what the model foretells on a short one."""
+        spare = canvas.length - self.params.next
+        if self.compared or not self.params.trust or spare <= 0:
+            return []
+        short = canvas.edit((Trim(spare),), canvas.length).canvas
+        return [Probe(short, short.masked)]
 
-    def commit(self, view: View, prediction: Prediction) -> Positions:
-        return commit_by_threshold(view, prediction, self.params, self.special)
-
-    def step(self, view: View, prediction: Prediction) -> Step:
+    def step(self, canvas: Canvas, prediction: Prediction, commit: Positions) -> Step:
         self.note = ""
-        rho = density(view, prediction, self.special.eos)
-        end = end_in_sight(view, prediction, self.special.eos)
-        self._look(view, prediction, end)
-        missing = self._wanted - view.length
+        rho = density(canvas, prediction)
+        end = end_in_sight(canvas, prediction)
+        self._look(canvas, prediction, end)
+        missing = self._wanted - canvas.length
         if missing > 0:
-            return Step(no_tokens(), (Append(missing),), rho, note=self.note)
-        self._believe(view, end)
-        commit = self.commit(view, prediction)
-        return Step(commit, self._edits(view, prediction, commit, end), rho, note=self.note)
+            return Step((Append(missing),), rho, no_positions(), note=self.note)
+        self._believe(canvas, end)
+        return Step(self._edits(canvas, prediction, commit, end), rho, note=self.note)
 
     @property
     def _wanted(self) -> int:
         return min(self.goal, self.params.max_new_tokens)
 
-    def _look(self, view: View, prediction: Prediction, end: int | None) -> None:
+    def _look(self, canvas: Canvas, prediction: Prediction, end: int | None) -> None:
         """On how long a canvas this step has to be."""
         if self.expected is not None:
-            if self.doubted is None and end is not None and self._is_early(view, end):
+            if self.doubted is None and end is not None and self._is_early(canvas, end):
                 self.doubted, self.goal = end, self.expected + self.params.margin
             return
-        if view.length < self._wanted:  # a canvas that was given
-            return
-        trusted = not self.params.trust
-        if self.foretold is None:
-            self.foretold = prediction
-        elif not self.wide:
-            share = confirmed(self.foretold, prediction)
-            trusted = share >= self.params.trust
-            self.wide = not trusted
+        for foretold in prediction.probes:
+            self.compared = True
+            share = confirmed(foretold, prediction)
+            self.wide = share < self.params.trust
             room = ROOM_FOR_ALL if self.wide else ROOM_AHEAD
-            short, long = len(self.foretold.positions), view.length
+            short, long = len(foretold.positions), canvas.length
             self.note = f"{long} MASKs confirm {percent(share)} of what {short} foretold: {room}"
-        clear = end is not None and end <= CLEAR * view.length
-        if view.length < self.params.half_look:
-            self.goal = self.params.half_look
-        elif not clear and not trusted:
+        clear = end is not None and end <= CLEAR * canvas.length
+        if not clear and self.params.trust and (self.wide or not self.compared):
             self.goal = self.params.longest_look
 
-    def _is_early(self, view: View, end: int) -> bool:
+    def _is_early(self, canvas: Canvas, end: int) -> bool:
         """Sooner than was expected, on a canvas without room for all of that; not yet written."""
         assert self.expected is not None
-        ended = self.special.is_end(view.canvas).any()
-        return not ended and view.length < self.expected and self.expected - end >= DOUBTFUL
+        ended = self.special.is_end(canvas.cells).any()
+        return not ended and canvas.length < self.expected and self.expected - end >= DOUBTFUL
 
-    def _believe(self, view: View, end: int | None) -> None:
+    def _believe(self, canvas: Canvas, end: int | None) -> None:
         """This canvas is long enough, or agrees: what it says counts.
 
         Where a short canvas changes the text, an end that comes nearer does not: a model that fits
@@ -199,27 +176,25 @@ class Scout(Policy):
             self.note = f"The text is longer here: {ROOM_FOR_ALL}" if later else NO_LONGER
         self.furthest = max(self.furthest, end or 0)
         if end is None:
-            self.expected = max(self.expected or 0, view.length)
+            self.expected = max(self.expected or 0, canvas.length)
         else:
             self.expected = self.furthest if self.wide else end
-        self.foretold = None
         self.goal = 0
 
     def _edits(
-        self, view: View, prediction: Prediction, commit: Positions, end: int | None
+        self, canvas: Canvas, prediction: Prediction, commit: Positions, end: int | None
     ) -> tuple[Edit, ...]:
         assert self.expected is not None
-        length = view.length
-        left = np.setdiff1d(view.masked, commit, assume_unique=True)
+        length = canvas.length
+        left = np.setdiff1d(canvas.masked, commit, assume_unique=True)
         needed = self._needed(int(left[0]) if len(left) else length, end)
         if end is None and length < needed:
-            tokens = np.concatenate((view.canvas, prediction.at(commit).token))
             room = self.params.max_new_tokens - length
-            if room <= 0 or self.special.is_end(tokens).any():
+            if room <= 0 or will_end(canvas, prediction, commit):
                 return ()
             return (Append(min(needed - length, room)),)
         spare = length - self.params.min_new_tokens
-        count = min(length - needed, trailing_masks(view, commit), spare)
+        count = min(length - needed, trailing_masks(canvas, commit), spare)
         return (Trim(count),) if count >= LEAST_DROPPED else ()
 
     def _needed(self, first: int, end: int | None) -> int:

@@ -34,8 +34,8 @@ class RowStore:
         return keys[None, :, : self.length], values[None, :, : self.length]
 
 
-class Cache:
-    """The stores of all rows, within a limit."""
+class Stores:
+    """Those of all rows, within a limit."""
 
     def __init__(self, model: Any, megabytes: int) -> None:
         config = model.config

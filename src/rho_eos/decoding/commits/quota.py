@@ -1,0 +1,82 @@
+"""A number of commits in each step: LLaDA's own schedule, and that of block diffusion models."""
+
+from typing import Self
+
+import numpy as np
+from pydantic import model_validator
+
+from rho_eos.base.settings import setting
+from rho_eos.decoding.canvas import Canvas, Positions
+from rho_eos.decoding.commit import CommitParams, CommitRule, ranked
+from rho_eos.decoding.params import LONGEST
+from rho_eos.decoding.prediction import Prediction
+from rho_eos.decoding.registry import register_commit
+
+
+class QuotaParams(CommitParams):
+    steps: int | None = setting(
+        None,
+        "forwards for the whole canvas, shared equally by its blocks; none: one for each token",
+        ge=1,
+        le=LONGEST,
+    )
+    steps_per_block: int | None = setting(
+        None, "forwards for each block, instead of for the whole canvas", ge=1, le=LONGEST
+    )
+    threshold: float = setting(
+        1.0, "commit all candidates more confident than this where that is more", gt=0, le=1
+    )
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> Self:
+        longest: int = self.longest  # type: ignore[attr-defined] # of DecodeParams, its other half
+        ok = self.steps is None or self.steps <= longest
+        self._check("steps", ok, f"at most the length, {longest}")
+        return self
+
+
+@register_commit
+class Quota(CommitRule):
+    """Commits the surest candidates, an equal share of the block in each of its steps."""
+
+    name = "quota"
+    Params = QuotaParams
+    params: QuotaParams
+
+    def __call__(self, canvas: Canvas, candidates: Prediction) -> Positions:
+        params = self.params
+        sure = candidates.positions[candidates.confidence > params.threshold]
+        share = self._share(canvas)
+        if len(sure) >= share:
+            return sure
+        order = ranked(candidates, params.order)
+        if params.defer_eos:  # ends come last, so that every step still has its share
+            ends = self.special.is_end(candidates.at(order).token)
+            order = np.concatenate((order[~ends], order[ends]))
+        return np.sort(order[:share])
+
+    def _share(self, canvas: Canvas) -> int:
+        """How many commits bring the open block from what is committed in it to its next step."""
+        length = canvas.length
+        size = self.params.block_length or length
+        block = int(canvas.masked[0]) // size
+        first, last = block * size, min((block + 1) * size, length)
+        steps = self._steps(block, -(-length // size), last - first)
+        shares = equal_shares(last - first, steps)
+        inside = canvas.masked[(canvas.masked >= first) & (canvas.masked < last)]
+        made = last - first - len(inside)
+        return shares[int(np.searchsorted(np.cumsum(shares), made, side="right"))]
+
+    def _steps(self, block: int, blocks: int, size: int) -> int:
+        """A block never gets more steps than it has cells, nor none."""
+        params = self.params
+        if params.steps_per_block is not None:
+            return min(params.steps_per_block, size)
+        if params.steps is None:
+            return size
+        return int(np.clip(equal_shares(params.steps, blocks)[block], 1, size))
+
+
+def equal_shares(total: int, parts: int) -> list[int]:
+    """A whole number divided as equally as it can be; a remainder goes to the first parts."""
+    return [total // parts + (part < total % parts) for part in range(parts)]
