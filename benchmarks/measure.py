@@ -11,10 +11,10 @@ import torch
 
 from benchmarks.cases import BATCH, Case
 from rho_eos.engine.engine import Engine
-from rho_eos.engine.request import Request
 from rho_eos.engine.runner import ModelRunner
 from tests.reference.bridge import logits_of, rule_of
 from tests.reference.decoder import Ids, decode, returned_tokens
+from tests.requests import request as request_for
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def run_engine(case: Case, rows: int = BATCH) -> Run:
     """All prompts through the engine, at most `rows` of them at a time."""
     runner = ModelRunner(case.model, case.special)
     engine = Engine(runner, case.special, lambda _: "", max_rows=rows)
-    requests = [Request(str(n), prompt, case.params) for n, prompt in enumerate(case.prompts)]
+    requests = [request_for(str(n), prompt, case.params) for n, prompt in enumerate(case.prompts)]
     with PeakMemory() as memory:
         started = time.perf_counter()
         ordered = engine.finish([engine.submit(request) for request in requests])

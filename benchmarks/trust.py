@@ -15,8 +15,9 @@ from rich.table import Table
 
 from benchmarks.problems import REPORTED, questions
 from rho_eos import LLM, DecodeParams, register_policy
+from rho_eos.decoding.canvas import Canvas
 from rho_eos.decoding.policies.scout import Scout, confirmed
-from rho_eos.decoding.policy import Prediction, View
+from rho_eos.decoding.prediction import Prediction
 
 SHARES: list[float] = []
 QUANTILES = (0, 0.1, 0.5, 0.9, 1)
@@ -26,10 +27,9 @@ QUANTILES = (0, 0.1, 0.5, 0.9, 1)
 class Watched(Scout):
     name = "watched-scout"
 
-    def _look(self, view: View, prediction: Prediction, end: int | None) -> None:
-        if self.foretold is not None and not self.wide:
-            SHARES.append(confirmed(self.foretold, prediction))
-        super()._look(view, prediction, end)
+    def _look(self, canvas: Canvas, prediction: Prediction, end: int | None) -> None:
+        SHARES.extend(confirmed(short, prediction) for short in prediction.probes)
+        super()._look(canvas, prediction, end)
 
 
 def main() -> None:

@@ -1,22 +1,35 @@
-"""Landing: the end of the text read as a change point of P(EOS) (ours, docs/method.md §11)."""
+"""Landing: the end of the text read as a change point of P(EOS) (ours, docs/method.md §11).
+
+    rho-eos generate "…" --plugin examples/landing.py --policy landing
+
+`scout` does the same better; it is here as an example of a policy with a signal of its own.
+"""
 
 import math
 
 import numpy as np
 
-from rho_eos.base.outputs import StepRecord
-from rho_eos.base.settings import setting
-from rho_eos.decoding.commit import CommitParams, commit_by_threshold
-from rho_eos.decoding.edits import Append, Edit, Trim
-from rho_eos.decoding.policies.rho_eos import trailing_masks
-from rho_eos.decoding.policy import Policy, Positions, Prediction, Step, View
-from rho_eos.decoding.registry import register_policy
+from rho_eos import (
+    Append,
+    Canvas,
+    DecodeParams,
+    Policy,
+    Prediction,
+    Step,
+    Trim,
+    Windowed,
+    register_policy,
+    setting,
+)
+from rho_eos.decoding.canvas import Positions
+from rho_eos.decoding.edits import Edit
+from rho_eos.decoding.signal import trailing_masks
 
 LEAST_BEHIND = 8  # MASKs that must lie behind an end for it to count as seen
 LEAST_SLACK, LEAST_DROPPED, LEAST_GROWTH = 16, 16, 64
 
 
-class LandingParams(CommitParams):
+class LandingParams(DecodeParams):
     slack_first: float = setting(
         0.5, "room behind the end when nothing is written, as a share of what is left", ge=0, le=4
     )
@@ -24,57 +37,38 @@ class LandingParams(CommitParams):
 
 
 @register_policy
-class Landing(Policy):
-    """`signal` is the share of MASKs before the end of the text, as far as it can be seen."""
+class Landing(Windowed, Policy):
+    """Finds where P(EOS) takes over, and lets the room behind that point melt away.
+
+    `signal` is the share of MASKs before the end of the text, as far as it can be seen.
+    """
 
     name = "landing"
-    title = "Landing"
-    summary = "Finds where P(EOS) takes over, and lets the room behind that point melt away."
     Params = LandingParams
     edits = (Append, Trim)
-    windows = True
-    params: LandingParams
 
-    @classmethod
-    def signal_name(cls, params: LandingParams) -> str:  # noqa: ARG003
-        return "share of MASKs before the end"
-
-    @classmethod
-    def explain(cls, params: LandingParams, record: StepRecord) -> str:
-        if record.change > 0:
-            return f"The end does not show on this canvas: it grows by {record.change}."
-        if record.change < 0:
-            return f"The text needs less room behind its end: {-record.change} MASKs are dropped."
-        if record.length >= params.max_new_tokens:
-            return "The canvas is as long as it may be."
-        return "The end is in sight and the room behind it is right: the length holds."
-
-    def commit(self, view: View, prediction: Prediction) -> Positions:
-        return commit_by_threshold(view, prediction, self.params, self.special)
-
-    def step(self, view: View, prediction: Prediction) -> Step:
-        commit = self.commit(view, prediction)
-        masks = len(view.masked)
+    def step(self, canvas: Canvas, prediction: Prediction, commit: Positions) -> Step:
+        masks = len(canvas.masked)
         if not masks:
-            return Step(commit)
-        end, fits = change_point(prediction.at(view.masked).eos_probability)
-        edits = self._edits(view, commit, end) if fits else self._grow(view)
-        return Step(commit, edits, signal=end / masks)
+            return Step()
+        end, fits = change_point(prediction.at(canvas.masked).eos_probability)
+        edits = self._edits(canvas, commit, end) if fits else self._grow(canvas)
+        return Step(edits, signal=end / masks)
 
-    def _grow(self, view: View) -> tuple[Edit, ...]:
-        room = self.params.max_new_tokens - view.length
-        if room <= 0 or self.special.is_end(view.canvas).any():
+    def _grow(self, canvas: Canvas) -> tuple[Edit, ...]:
+        room = self.params.max_new_tokens - canvas.length
+        if room <= 0 or self.special.is_end(canvas.cells).any():
             return ()
-        return (Append(min(max(LEAST_GROWTH, view.length // 2), room)),)
+        return (Append(min(max(LEAST_GROWTH, canvas.length // 2), room)),)
 
-    def _edits(self, view: View, commit: Positions, end: int) -> tuple[Edit, ...]:
+    def _edits(self, canvas: Canvas, commit: Positions, end: int) -> tuple[Edit, ...]:
         params = self.params
-        written = view.length - len(view.masked)
+        written = canvas.length - len(canvas.masked)
         share = written / max(1, written + end)
         slack = params.slack_first + (params.slack_last - params.slack_first) * share
         kept = end + max(LEAST_SLACK, math.ceil(slack * end))
-        spare = view.length - params.min_new_tokens
-        count = min(len(view.masked) - kept, trailing_masks(view, commit), spare)
+        spare = canvas.length - params.min_new_tokens
+        count = min(len(canvas.masked) - kept, trailing_masks(canvas, commit), spare)
         return (Trim(count),) if count > LEAST_DROPPED else ()
 
 

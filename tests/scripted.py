@@ -1,7 +1,7 @@
 """Models without weights: predictions written by the test, and a tokenizer of bytes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,15 +9,16 @@ import numpy as np
 from rho_eos.base.outputs import FinishReason, Output, StepRecord
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.policy import Prediction
+from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.engine import Engine, Runner
-from rho_eos.engine.request import Detail, Handle, Request
-from rho_eos.engine.row import Row
+from rho_eos.engine.request import Detail, Handle
+from rho_eos.engine.row import Asked, Row, asked_by
+from tests.requests import SPECIAL
+from tests.requests import request as request_for
 
 END_OF_TURN, EOS, MASK = 1, 2, 3
 FIRST_BYTE = 4  # byte b is token b + 4
 VOCABULARY = FIRST_BYTE + 256
-SPECIAL = SpecialTokens(mask=MASK, eos=EOS, end_of_turn=END_OF_TURN)
 
 
 def encode(text: str) -> list[int]:
@@ -59,24 +60,32 @@ class ScriptedRunner:
         self.released.append(row.id)
 
     def _predict(self, row: Row) -> Prediction:
-        needs = row.policy.needs
-        shown = [*row.canvas.tolist(), *(row.suffix.tolist() if needs.expected else ())]
-        guesses = self.script(row.prompt.tolist(), shown, row.steps)
-        wanted = row.input().wanted
+        own, *probes = [self._say(asked) for asked in asked_by(row)]
+        return replace(own, probes=tuple(probes))
+
+    def _say(self, asked: Asked) -> Prediction:
+        row, canvas, wanted = asked.row, asked.canvas, asked.input.wanted
+        shown = [*canvas.cells.tolist(), *(canvas.suffix.tolist() if asked.is_probe else ())]
+        guesses = self.script(canvas.prompt.tolist(), shown, row.canvas.step)
         confidence = guesses.confidence[wanted]
         token = guesses.token[wanted]
         # As a model would, it finds something else where a token is forbidden, or text follows.
-        forbidden = np.isin(token, row.forbidden)
-        if len(row.suffix) or row.gaps is not None:
-            forbidden |= np.isin(token, row.special.ends) & (wanted < row.first_end)
+        forbidden = np.isin(token, row.forbidden(canvas))
+        if len(canvas.suffix) or canvas.gaps is not None:
+            forbidden |= np.isin(token, row.special.ends) & (wanted < row.first_end(canvas))
+        token = np.where(forbidden, FIRST_BYTE + 100, token)
+        top = row.needs.top
+        rest = np.zeros((len(wanted), max(0, top - 1)))
         return Prediction(
             wanted,
-            np.where(forbidden, FIRST_BYTE + 100, token),
+            token,
             confidence,
             guesses.eos[wanted],
-            entropy=1 - confidence if needs.entropy else None,
-            margin=confidence if needs.margin else None,
-            expected=confidence if needs.expected else None,
+            entropy=1 - confidence if row.needs.entropy else None,
+            margin=confidence if row.needs.margin else None,
+            top_token=np.column_stack((token, rest.astype(int) - 1)) if top else None,
+            top_probability=np.column_stack((confidence, rest)) if top else None,
+            expected=confidence if asked.tokens is not None else None,
         )
 
 
@@ -124,7 +133,9 @@ class RecordingEngine(Engine):
         self.observe = self._note
 
     def add(self, id: str, prompt: list[int], params: DecodeParams, **parts: Any) -> Handle:
-        handle = self.submit(Request(id, prompt, params, **parts), Detail.STEPS)
+        handle = self.submit(
+            request_for(id, prompt, params, special=self.special, **parts), Detail.STEPS
+        )
         self.handles[id] = handle
         self.steps[id] = []
         return handle
@@ -132,7 +143,7 @@ class RecordingEngine(Engine):
     def _note(self, row: Row, record: StepRecord) -> None:
         steps = self.steps.setdefault(row.id, [])
         start = np.full(record.length, self.special.mask)
-        steps.append(Recorded(steps[-1].after if steps else start, record, row.canvas.copy()))
+        steps.append(Recorded(steps[-1].after if steps else start, record, row.canvas.cells))
 
 
 def engine_of(runner: ScriptedRunner | Script, **limits: int) -> RecordingEngine:

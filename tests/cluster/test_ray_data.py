@@ -112,13 +112,13 @@ def test_eval_on_ray_continues_what_was_begun_without(tmp_path: Path, command: C
 def test_a_request_that_kills_its_actor_again_and_again_is_given_up(cluster: str) -> None:
     from rho_eos.cluster.attempts import Attempts
     from rho_eos.cluster.ray_data import RETRIES, EngineActor
-    from rho_eos.engine.request import Request
+    from tests.requests import request as request_for
 
     attempts = Attempts()
     assert attempts.begin(["a", "b"]) == [1, 1]
     assert [attempts.begin(["a"])[0] for _ in range(RETRIES)] == list(range(2, RETRIES + 2))
     actor = EngineActor.__new__(EngineActor)  # it is asked only for what it must refuse
-    request = Request("a", [1], DecodeParams())
+    request = request_for("a", [1], DecodeParams())
     given_up = asyncio.run(actor._decode_one(request, attempts.begin(["a"])[0]))
     assert given_up.finish_reason == "error"
     assert given_up.error == f"the actor died {RETRIES + 1} times while it was decoded"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rho_eos import DecodeParams, Keeps, Policy, Prediction, Step, View
+from rho_eos import Canvas, DecodeParams, Keeps, Policy, Prediction, Step
 from rho_eos.decoding.edits import (
     Append,
     Delete,
@@ -17,8 +17,9 @@ from rho_eos.decoding.edits import (
     apply_edits,
     runs,
 )
-from rho_eos.engine.request import Handle, Request
+from rho_eos.engine.request import Handle
 from rho_eos.engine.row import Row
+from tests.requests import request as request_for
 from tests.scripted import EOS, MASK, SPECIAL
 
 LIMIT = 40
@@ -134,13 +135,13 @@ class Asks(Policy):
         self.wanted = wanted
         self.keeps = keeps  # type: ignore[misc]
 
-    def step(self, view: View, prediction: Prediction) -> Step:
+    def step(self, canvas: Canvas, prediction: Prediction, commit: np.ndarray) -> Step:
         return Step(np.empty(0, dtype=np.int64), self.wanted)
 
 
 def canvas_after(canvas: list[int], edit: Edit, keeps: Keeps) -> list[int]:
     params = DecodeParams(initial_length=len(canvas), early_stop=False)
-    row = Row(Handle(Request("", [9], params, canvas)), SPECIAL)
+    row = Row(Handle(request_for("", [9], params, canvas)))
     row.policy = Asks((edit,), keeps)
     nothing = np.empty(0)
     masked = row.masked

@@ -127,7 +127,7 @@ def infilling(draw: st.DrawFn) -> tuple[DecodeParams, list[int], list[int]]:
     own: dict[str, object] = {}
     if policy == "dreamon":
         own = {
-            "order": draw(st.sampled_from(["entropy", "maskgit_plus", "topk_margin"])),
+            "order": draw(st.sampled_from(["entropy", "confidence", "margin"])),
             "steps": draw(st.sampled_from([3, 128])),
         }
     elif policy == "cal":

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from rho_eos.decoding.commit import above_threshold, first_open_block, most_confident
+from rho_eos.decoding.canvas import Canvas
+from rho_eos.decoding.commit import above_threshold, first_open_block, ranked
 from rho_eos.decoding.expansion import expansion_factor
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.policies.fixed import commits_per_step
-from rho_eos.decoding.policy import Prediction, View
+from rho_eos.decoding.prediction import Prediction
 from rho_eos.decoding.signal import confidence, density
-from tests.scripted import EOS, MASK
+from tests.requests import SPECIAL
+from tests.scripted import EOS, MASK, run_one, says
 
 WORD = 9
 
@@ -19,9 +20,8 @@ def prediction(positions: list[int], tokens: list[int], sure: list[float]) -> Pr
     return Prediction(np.array(positions), np.array(tokens), np.array(sure), np.array(eos))
 
 
-def view_of(canvas: list[int]) -> View:
-    array = np.array(canvas)
-    return View(array, np.flatnonzero(array == MASK), step=0)
+def canvas_of(cells: list[int]) -> Canvas:
+    return Canvas.of(SPECIAL, [], cells)
 
 
 @pytest.mark.parametrize(
@@ -73,22 +73,22 @@ def test_expansion_follows_base_interval_and_cap() -> None:
 
 
 def test_density_counts_masks_only() -> None:
-    view = view_of([WORD, MASK, EOS, MASK, MASK, EOS])
+    canvas = canvas_of([WORD, MASK, EOS, MASK, MASK, EOS])
     seen = prediction([1, 3, 4], [WORD, EOS, EOS], [0.2] * 3)
-    assert density(view, seen, EOS) == 2 / 3
+    assert density(canvas, seen) == 2 / 3
     whole = prediction(list(range(6)), [EOS, WORD, EOS, EOS, EOS, EOS], [0.2] * 6)
-    assert density(view, whole, EOS) == 2 / 3
+    assert density(canvas, whole) == 2 / 3
 
 
 def test_density_without_masks_is_undefined() -> None:
-    view = view_of([WORD, EOS])
-    assert density(view, prediction([], [], []), EOS) is None
+    canvas = canvas_of([WORD, EOS])
+    assert density(canvas, prediction([], [], [])) is None
 
 
 def test_confidence_is_over_32_positions_however_many_say_eos() -> None:
     def number(tokens: list[int], sure: list[float]) -> float | None:
-        view = view_of([MASK] * len(tokens))
-        return confidence(view, prediction(list(range(len(tokens))), tokens, sure), EOS)
+        canvas = canvas_of([MASK] * len(tokens))
+        return confidence(canvas, prediction(list(range(len(tokens))), tokens, sure))
 
     assert number([EOS] * 16, [0.5] * 16) == pytest.approx(0.25)
     assert number([EOS] * 32, [0.5] * 32) == pytest.approx(0.5)
@@ -99,9 +99,9 @@ def test_confidence_is_over_32_positions_however_many_say_eos() -> None:
 
 
 def test_confidence_includes_committed_positions() -> None:
-    view = view_of([MASK, EOS, EOS])
+    canvas = canvas_of([MASK, EOS, EOS])
     seen = prediction([0, 1, 2], [EOS, EOS, WORD], [0.8, 0.4, 0.9])
-    assert confidence(view, seen, EOS) == pytest.approx(1.2 / 32)
+    assert confidence(canvas, seen) == pytest.approx(1.2 / 32)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_the_threshold_must_be_exceeded() -> None:
 def test_among_equals_the_leftmost_is_committed() -> None:
     seen = prediction([2, 3, 5, 8], [WORD] * 4, [0.1, 0.4, 0.4, 0.4])
     assert above_threshold(seen, 0.9).tolist() == [3]
-    assert most_confident(seen, 3).tolist() == [3, 5, 8]
+    assert ranked(seen, "confidence").tolist() == [3, 5, 8, 2]
 
 
 @pytest.mark.parametrize(("tie", "first"), [(0.0, 8), (0.05, 5), (0.25, 3), (1.0, 2)])
@@ -151,7 +151,27 @@ def test_those_about_as_sure_as_the_surest_tie_with_it(tie: float, first: int) -
         (6, 3, 3, [2, 1, 3]),  # the odd step goes to the first block
     ],
 )
-def test_fixed_length_spreads_its_commits_evenly(
+def test_quota_spreads_commits_evenly(
     length: int, steps: int, block: int | None, expected: list[int]
 ) -> None:
-    assert commits_per_step(length, steps, block) == expected
+    params = DecodeParams(
+        policy="fixed",
+        commit="quota",
+        initial_length=length,
+        steps=steps,
+        block_length=block,
+        trace=True,
+        early_stop=False,
+    )
+    trace = run_one(says("a" * length), params).trace
+    assert [len(record.committed) for record in trace] == expected
+
+
+def test_a_prediction_speaks_of_just_what_is_asked_in_that_order() -> None:
+    seen = prediction([2, 3, 5, 8], [10, 11, 12, 13], [0.1, 0.2, 0.3, 0.4])
+    assert seen.at(np.array([8, 2, 5, 3])).token.tolist() == [13, 10, 12, 11]
+    assert seen.at(np.array([5])).confidence.tolist() == [0.3]
+    assert seen.at(np.array([], dtype=int)).token.tolist() == []
+    for stranger in ([4], [2, 9], [0]):
+        with pytest.raises(LookupError):
+            seen.at(np.array(stranger))

@@ -20,10 +20,11 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Policy
 from rho_eos.decoding.registry import policies
 from rho_eos.engine.engine import Engine
-from rho_eos.engine.request import Detail, Request
+from rho_eos.engine.request import Detail
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.models import LLaDAConfig, LLaDAForMaskedLM
 from tests.attack import times
+from tests.requests import request as request_for
 
 END_OF_TURN, EOS, MASK, VOCABULARY = 1, 2, 3, 24
 SPECIAL = SpecialTokens(mask=MASK, eos=EOS, end_of_turn=END_OF_TURN)
@@ -124,7 +125,7 @@ def test_nothing_raises_and_minimum_lengths_are_kept(
 ) -> None:
     engine = Engine(runner, SPECIAL, letters)
     running = [
-        (params, engine.submit(Request(str(index), [first, 5], params), Detail.STEPS))
+        (params, engine.submit(request_for(str(index), [first, 5], params), Detail.STEPS))
         for index, params in enumerate(batch)
         if params is not None
     ]
@@ -182,7 +183,7 @@ def test_the_largest_insert_is_bounded_before_anything_is_made(runner: ModelRunn
     engine = Engine(runner, SPECIAL, letters)
     tracemalloc.start()
     try:
-        output = engine.finish([engine.submit(Request("0", [4, 5], params))])[0]
+        output = engine.finish([engine.submit(request_for("0", [4, 5], params))])[0]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.cores import CACHED_POSITIONS, LEAST_POSITIONS, at_once, shares
-from rho_eos.engine.request import Handle, Request
+from rho_eos.engine.request import Handle
 from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
 from tests.reference.bridge import SPECIAL
 from tests.reference.random_llada import random_llada
+from tests.requests import request as request_for
 
 
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=60), st.integers(1, 8))
@@ -56,7 +57,7 @@ def test_one_row_of_a_small_model_uses_one_core(use_cores: Callable[[int], None]
     seen: list[int] = []
     hook = model.lm_head.register_forward_hook(lambda *_: seen.append(torch.get_num_threads()))
     runner = ModelRunner(model, SPECIAL)
-    rows = [Row(Handle(Request("", [5, 6], DecodeParams())), SPECIAL)]
+    rows = [Row(Handle(request_for("", [5, 6], DecodeParams())))]
     predictions = runner.predict(rows)
     runner.largest_weight = 10**8  # as if it were large
     together = runner.predict(rows)
@@ -78,7 +79,7 @@ def test_one_row_shares_a_large_vocabulary_and_nothing_else(
     ]
     threads = torch.get_num_threads
     runner = ModelRunner(model, SPECIAL)
-    rows = [Row(Handle(Request("", [5, 6], DecodeParams())), SPECIAL)]
+    rows = [Row(Handle(request_for("", [5, 6], DecodeParams())))]
     alone = runner.predict(rows)
     assert seen == {"layers": 1, "vocabulary": 1}
     runner.weights_per_read = 10**8  # as if it were large

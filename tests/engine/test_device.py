@@ -10,13 +10,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.engine.request import Handle, Request
+from rho_eos.engine.request import Handle
 from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.engine.scoring import Masked, score
 from rho_eos.models import attention
 from tests.reference.bridge import SPECIAL
 from tests.reference.random_llada import random_llada
+from tests.requests import request as request_for
 
 PARAMS = [
     DecodeParams(),
@@ -46,7 +47,7 @@ class Watch(TorchDispatchMode):
 
 def rows() -> list[Row]:
     return [
-        Row(Handle(Request(str(number), list(range(4, 9 + number)), params)), SPECIAL)
+        Row(Handle(request_for(str(number), list(range(4, 9 + number)), params)))
         for number, params in enumerate(PARAMS)
     ]
 

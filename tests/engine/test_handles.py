@@ -11,8 +11,9 @@ import pytest
 
 from rho_eos import LLM, DecodeParams, FinishReason, StepEvent
 from rho_eos.engine.errors import RequestFailedError
-from rho_eos.engine.request import Detail, Request
+from rho_eos.engine.request import Detail
 from rho_eos.files.bulk import decode_all
+from tests.requests import request as request_for
 from tests.scripted import ScriptedRunner, encode, engine_of, says
 
 
@@ -217,7 +218,7 @@ def test_a_failed_forward_is_tried_again_in_halves_until_the_culprit_is_alone() 
 
 def test_many_requests_go_on_when_one_of_them_fails() -> None:
     engine = engine_of(Faulty(most=99, never="3"), max_rows=2)
-    requests = (Request(str(n), encode("?"), steps(2)) for n in range(6))
+    requests = (request_for(str(n), encode("?"), steps(2)) for n in range(6))
     outputs = {output.id: output for output in decode_all(engine, requests)}
     assert sorted(outputs) == list("012345")
     assert outputs["3"].finish_reason is FinishReason.ERROR
@@ -228,7 +229,7 @@ def test_many_requests_go_on_when_one_of_them_fails() -> None:
 def test_leaving_many_requests_early_cancels_what_is_in_flight() -> None:
     runner = ScriptedRunner(says("hello"))
     engine = engine_of(runner, max_rows=2)
-    outputs = decode_all(engine, (Request(str(n), encode("?"), steps(2)) for n in range(50)))
+    outputs = decode_all(engine, (request_for(str(n), encode("?"), steps(2)) for n in range(50)))
     next(outputs)
     outputs.close()
     assert not engine.has_work
@@ -236,8 +237,8 @@ def test_leaving_many_requests_early_cancels_what_is_in_flight() -> None:
 
 def test_events_that_nobody_reads_are_kept_for_who_asked_for_them() -> None:
     engine = engine_of(says("hello"))
-    handle = engine.submit(Request("a", encode("?"), steps(5)), Detail.STEPS)
-    quiet = engine.submit(Request("b", encode("?"), steps(5)))
+    handle = engine.submit(request_for("a", encode("?"), steps(5)), Detail.STEPS)
+    quiet = engine.submit(request_for("b", encode("?"), steps(5)))
     while engine.has_work:
         engine.step()
     assert [event.record.step for event in handle.events] == [0, 1, 2, 3, 4]
@@ -254,7 +255,7 @@ def test_a_released_row_never_sends_text_that_it_may_cut() -> None:
 
     engine = engine_of(script)
     params = DecodeParams(policy="released", initial_length=24, max_new_tokens=64, block_length=4)
-    handle = engine.submit(Request("a", encode("?"), params), Detail.STEPS)
+    handle = engine.submit(request_for("a", encode("?"), params), Detail.STEPS)
     events = list(engine.follow(handle))
     assert all(event.delta == "" for event in events[:-1])
     assert joined(events) == handle.result().text

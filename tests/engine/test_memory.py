@@ -9,11 +9,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.engine.request import Handle, Request
+from rho_eos.engine.request import Handle
 from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
 from tests.engine.test_sampling import SameEverywhere
 from tests.reference.bridge import SPECIAL
+from tests.requests import request as request_for
 
 VOCABULARY = 50_000
 MEGABYTE = 2**20
@@ -33,7 +34,7 @@ class LargestTensor(TorchDispatchMode):
 
 
 def row_of(params: DecodeParams) -> Row:
-    return Row(Handle(Request("", list(range(4, 12)), params)), SPECIAL)
+    return Row(Handle(request_for("", list(range(4, 12)), params)))
 
 
 @pytest.mark.parametrize(

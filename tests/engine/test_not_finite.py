@@ -10,13 +10,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.decoding.policy import Policy, Prediction, Step, View
+from rho_eos.decoding.canvas import Canvas
+from rho_eos.decoding.policy import Policy, Step
+from rho_eos.decoding.prediction import Prediction
 from rho_eos.decoding.registry import _policies, register_policy
 from rho_eos.engine.errors import RequestFailedError
-from rho_eos.engine.request import Request
 from rho_eos.engine.scoring import Masked, score
 from tests import forks
 from tests.checkpoints import write_checkpoint
+from tests.requests import request as request_for
 from tests.scripted import encode, engine_of, run_all, says
 from tests.server.test_streams import events
 
@@ -30,14 +32,14 @@ def llm(byte_checkpoint: Path) -> LLM:
 
 
 def spoiled(value: float) -> Any:
-    def processor(view: View, positions: np.ndarray, logits: torch.Tensor) -> torch.Tensor:
+    def processor(canvas: Canvas, positions: np.ndarray, logits: torch.Tensor) -> torch.Tensor:
         logits[:, 20] = value
         return logits
 
     return processor
 
 
-def only_mask(view: View, positions: np.ndarray, logits: torch.Tensor) -> torch.Tensor:
+def only_mask(canvas: Canvas, positions: np.ndarray, logits: torch.Tensor) -> torch.Tensor:
     logits[:] = -torch.inf
     logits[:, 2] = 1.0
     return logits
@@ -55,7 +57,7 @@ def test_a_row_ends_with_a_sentence_and_its_mates_go_on(
     params = DecodeParams(temperature=temperature, top_k=50, **PARAMS)
     prompts = [llm.preparer.prepare(f"question {number}", params) for number in range(8)]
     want = llm.engine.finish([llm.engine.submit(request) for request in prompts])
-    bad = Request("bad", prompts[0].prompt, params, processors=(processor,))
+    bad = request_for("bad", prompts[0].prompt, params, processors=(processor,))
     handles = [llm.engine.submit(request) for request in (*prompts[:4], bad, *prompts[4:])]
     while llm.engine.has_work:
         llm.engine.step()
@@ -97,8 +99,8 @@ def test_a_signal_of_any_number_is_json(signal: float) -> None:
     class Odd(Policy):
         name = "odd-signal"
 
-        def step(self, view: View, prediction: Prediction) -> Step:
-            return Step(view.masked, signal=signal)
+        def step(self, canvas: Canvas, prediction: Prediction, commit: np.ndarray) -> Step:
+            return Step(signal=signal, commit=canvas.masked)
 
     register_policy(Odd)
     try:

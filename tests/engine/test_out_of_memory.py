@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.policy import Prediction
+from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.memory import is_out_of_memory
 from rho_eos.engine.request import Request
 from rho_eos.engine.row import Row
+from tests.requests import request as request_for
 from tests.scripted import SPECIAL, ScriptedRunner, decode, encode, says
 
 CPU_SAYS = "[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"
@@ -37,7 +38,9 @@ class Small(ScriptedRunner):
 
 
 def requests(count: int) -> list[Request]:
-    return [Request(str(number), encode("ask?"), PARAMS) for number in range(count)]  # 20 positions
+    return [
+        request_for(str(number), encode("ask?"), PARAMS) for number in range(count)
+    ]  # 20 positions
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=["cuda", "cpu", "python"])

@@ -7,21 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from rho_eos import LLM, DecodeParams, Needs, UserError, View
-from rho_eos.decoding.policy import Prediction
-from rho_eos.engine.request import Handle, Request
+from rho_eos import LLM, Canvas, DecodeParams, Needs, UserError
+from rho_eos.decoding.prediction import Prediction
+from rho_eos.engine.request import Handle
 from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
 from tests.engine.test_sampling import SameEverywhere
 from tests.reference.bridge import SPECIAL
 from tests.reference.random_llada import EOS, MASK, random_llada
+from tests.requests import request as request_for
 
 LENGTH = {"initial_length": 12, "max_new_tokens": 12}
 
 
 def row_of(needs: Needs, prompt: list[int], **request: Any) -> Row:
     params = DecodeParams(policy="fixed", **LENGTH)
-    row = Row(Handle(Request("", prompt, params, **request)), SPECIAL)
+    row = Row(Handle(request_for("", prompt, params, **request)))
     row.policy.needs = needs
     return row
 
@@ -81,8 +82,8 @@ def test_processors_change_the_logits_of_their_own_request_at_the_right_places(
     logits[6] = 5.0
     seen: list[int] = []
 
-    def favour(view: View, positions: np.ndarray, chunk: torch.Tensor) -> torch.Tensor:
-        assert chunk.shape == (len(positions), vocabulary) and view.step == 0
+    def favour(canvas: Canvas, positions: np.ndarray, chunk: torch.Tensor) -> torch.Tensor:
+        assert chunk.shape == (len(positions), vocabulary) and canvas.step == 0
         seen.extend(positions.tolist())
         chunk = chunk.clone()
         chunk[torch.from_numpy(positions % 2 == 0), 20] = 50.0

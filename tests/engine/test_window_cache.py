@@ -2,26 +2,41 @@
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from rho_eos import LLM, Append, DecodeParams, Delete, Insert, Policy, Prediction, Step, Trim, View
+from rho_eos import (
+    LLM,
+    Append,
+    Canvas,
+    CommitRule,
+    DecodeParams,
+    Delete,
+    Insert,
+    Policy,
+    Prediction,
+    Step,
+    Trim,
+    Windowed,
+)
 from rho_eos.base.outputs import Output
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding import registry
 from rho_eos.decoding.registry import policies, register_policy
-from rho_eos.engine.cache import BLOCK
 from rho_eos.engine.engine import Engine
-from rho_eos.engine.request import Detail, Request
+from rho_eos.engine.request import Detail
 from rho_eos.engine.runner import ModelRunner
+from rho_eos.engine.store import BLOCK
 from tests.conftest import DATA
-from tests.engine.test_against_reference import LIMITS, MODELS, POLICIES, some_prompts
 from tests.reference.bridge import IDS, SPECIAL, rule_of
 from tests.reference.cached import CacheRule, NaiveTransformer, window_decode
+from tests.reference.cases import LIMITS, MODELS, some_prompts
 from tests.reference.random_llada import random_llada
+from tests.requests import request as request_for
 
 EVERY_STEP = {"cache": "window", "cache_steps": 1}
 
@@ -34,7 +49,7 @@ def decode(
     special: SpecialTokens = SPECIAL,
 ) -> list[Output]:
     engine = Engine(runner, special, lambda ids: "", max_rows=rows)
-    requests = [Request("", prompt, how) for prompt, how in zip(prompts, params, strict=True)]
+    requests = [request_for("", prompt, how) for prompt, how in zip(prompts, params, strict=True)]
     return engine.finish([engine.submit(request) for request in requests])
 
 
@@ -44,8 +59,8 @@ def canvases(outputs: list[Output]) -> list[list[int]]:
 
 SETTINGS = {
     "defaults": {},
-    "small": {"cache_window": 4, "cache_back": 3, "cache_commits": 6, "cache_steps": 5},
-    "no back": {"cache_window": 6, "cache_back": 0, "cache_steps": 9, "cache_commits": 40},
+    "small": {"cache_window": 4, "cache_commits": 6, "cache_steps": 5},
+    "long": {"cache_window": 6, "cache_steps": 9, "cache_commits": 40},
     "unsure": {"cache_window": 8, "cache_unsure": 0.5, "cache_steps": 20},
 }
 
@@ -66,20 +81,16 @@ def test_a_cached_row_is_what_the_naive_cache_gives(name: str, settings: str) ->
     ]
     runner = ModelRunner(model, SPECIAL)
     for prompt, own, ours in zip(prompts, params, decode(runner, prompts, params), strict=True):
-        rule = CacheRule(
-            own.cache_window,
-            own.cache_back,
-            own.cache_commits,
-            own.cache_steps,
-            own.cache_unsure,
-        )
+        rule = CacheRule(own.cache_window, own.cache_commits, own.cache_steps, own.cache_unsure)
         theirs = window_decode(net, prompt, rule_of(own), IDS, rule)
         expected = [IDS.eos if token == IDS.mask else token for token in theirs.canvas]
         assert ours.canvas_token_ids == expected
         assert ours.usage.nfe == theirs.nfe
         assert ours.usage.positions_evaluated == theirs.positions_evaluated
         assert ours.usage.refreshes == theirs.refreshes
-    assert runner.cache is not None and runner.cache.used == 0, "nothing is kept of rows that left"
+    assert runner.stores is not None and runner.stores.used == 0, (
+        "nothing is kept of rows that left"
+    )
 
 
 def test_the_comparison_is_about_windows() -> None:
@@ -91,9 +102,14 @@ def test_the_comparison_is_about_windows() -> None:
     assert usage.positions_evaluated < 0.7 * usage.positions_exact
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, "released"])
+EVERYONE = [name for name in policies() if name not in ("cal", "dreamon")]  # which fill gaps
+
+
+@pytest.mark.parametrize("policy", EVERYONE)
 def test_with_a_refresh_in_every_step_it_is_exact(policy: str) -> None:
-    exact = POLICIES.get(policy, DecodeParams(policy="released", early_stop=False, **LIMITS))
+    exact = DecodeParams(policy=policy, early_stop=False, **LIMITS)
+    more = {"ahead": 0, "margin": 8, "look": 160} if policy == "scout" else {}
+    exact = exact.replaced(**more)
     model = random_llada(**MODELS["balanced"])
     prompts = some_prompts(4, seed=1)
     cached = exact.replaced(**EVERY_STEP)
@@ -116,7 +132,7 @@ def test_guidance_and_seeds_go_with_it(more: dict[str, Any]) -> None:
     assert canvases(decode(runner, prompts, [exact] * 3)) == canvases(
         decode(runner, prompts, [every] * 3)
     )
-    window = exact.replaced(cache="window", cache_window=4, cache_back=2)
+    window = exact.replaced(cache="window", cache_window=4)
     together = decode(runner, prompts, [window] * 3)
     assert canvases(together) == canvases(decode(runner, prompts, [window] * 3, rows=1))
     assert any(o.usage.refreshes < o.usage.nfe for o in together)
@@ -133,7 +149,7 @@ def test_dream_reads_one_to_the_left_within_the_window(parity_model: Any) -> Non
     assert canvases(decode(runner, prompts, [exact] * 4)) == canvases(
         decode(runner, prompts, [every] * 4)
     )
-    window = exact.replaced(cache="window", cache_window=3, cache_back=0)
+    window = exact.replaced(cache="window", cache_window=3)
     outputs = decode(runner, prompts, [window] * 4)
     assert any(output.usage.refreshes < output.usage.nfe for output in outputs)
 
@@ -143,7 +159,7 @@ def test_a_row_is_the_same_alone_and_in_any_company() -> None:
     prompts = some_prompts(14, seed=8)
     small = {"cache": "window", **SETTINGS["small"]}
     kinds = [
-        *(how.replaced(**small) for how in POLICIES.values()),
+        *(DecodeParams(policy=name, **LIMITS, **small) for name in EVERYONE),
         DecodeParams(temperature=0.7, seed=11, **LIMITS, **small),
         DecodeParams(cfg_scale=1.5, **LIMITS, **small),
         DecodeParams(**LIMITS),  # exact rows among them
@@ -160,35 +176,41 @@ def test_a_row_is_the_same_alone_and_in_any_company() -> None:
         assert canvases(shuffled) == [alone[i] for i in order]
 
 
-class Edits(Policy):
-    """Commits the first MASK and makes arbitrary edits: what must not confuse the cache."""
+class Leftmost(CommitRule):
+    """Commits the first MASK."""
+
+    name = "leftmost"
+
+    def __call__(self, canvas: Canvas, candidates: Prediction) -> np.ndarray:
+        return candidates.positions[:1]
+
+
+class Edits(Windowed, Policy):
+    """Makes arbitrary edits: what must not confuse the cache."""
 
     name = "edits"
     edits = (Append, Trim, Insert, Delete)
-    windows = True
+    rule = Leftmost
 
-    def commit(self, view: View, prediction: Prediction) -> np.ndarray:
-        return view.masked[:1]
-
-    def step(self, view: View, prediction: Prediction) -> Step:
-        chance = random.Random(f"{self.params.seed} {view.step}")
-        masks = view.masked[1:].tolist()
+    def step(self, canvas: Canvas, prediction: Prediction, commit: np.ndarray) -> Step:
+        chance = random.Random(f"{self.params.seed} {canvas.step}")
+        masks = canvas.masked[1:].tolist()
         kind = chance.choice(["append", "trim", "insert", "delete", "nothing"])
         edit: Any = None
-        if kind == "append" and view.length < 30:
+        if kind == "append" and canvas.length < 30:
             edit = Append(chance.randint(1, 5))
-        if kind == "trim" and masks and masks[-1] == view.length - 1:
+        if kind == "trim" and masks and masks[-1] == canvas.length - 1:
             edit = Trim(1)
-        if kind == "insert" and view.length < 30:
-            edit = Insert(chance.randint(0, view.length), chance.randint(1, 3))
+        if kind == "insert" and canvas.length < 30:
+            edit = Insert(chance.randint(0, canvas.length), chance.randint(1, 3))
         if kind == "delete" and masks:
             edit = Delete(np.array(sorted(chance.sample(masks, min(len(masks), 2)))))
-        return Step(view.masked[:1], () if edit is None else (edit,))
+        return Step(() if edit is None else (edit,))
 
 
 @pytest.fixture
 def with_edits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_policies", dict(policies()))
+    monkeypatch.setattr(registry.POLICIES, "_things", dict(policies()))
     register_policy(Edits)
 
 
@@ -205,8 +227,8 @@ def test_after_any_edits_what_is_kept_is_what_a_list_of_positions_keeps(seed: in
         max_new_tokens=40,
         early_stop=False,
         cache="window",
+        block_length=None,
         cache_window=4,
-        cache_back=2,
         cache_commits=7,
         cache_steps=4,
     )
@@ -215,12 +237,12 @@ def test_after_any_edits_what_is_kept_is_what_a_list_of_positions_keeps(seed: in
     engine = Engine(runner, SPECIAL, lambda ids: "")
 
     def note(row: Any, _: Any) -> None:
-        store = runner.cache._stores[(row, False)]  # type: ignore[union-attr]
+        store = runner.stores._stores[(row, False)]  # type: ignore[union-attr]
         snapshots.append(store.kept[:, :, :, : store.length].clone())
 
     engine.observe = note
     prompt = [7, 8, 9, 10, 11]
-    output = engine.finish([engine.submit(Request("", prompt, params))])[0]
+    output = engine.finish([engine.submit(request_for("", prompt, params))])[0]
     kept, nfe, positions = naive_edits(net, prompt, params)
     assert output.usage.nfe == nfe == len(snapshots)
     assert output.usage.positions_evaluated == positions
@@ -239,19 +261,25 @@ def naive_edits(
     mask, ends = SPECIAL.mask, SPECIAL.ends
     canvas = [mask] * params.initial_length
     kept: list[Any] = [net.nothing() for _ in range(len(prompt) + len(canvas))]
-    touched = [False] * len(canvas)
+    old = [False] * len(canvas)  # written since it was computed
     policy = Edits(params, SPECIAL)
     seen: list[list[Any]] = []
-    refresh, sees_end, commits, steps, positions = True, False, 0, 0, 0
+    refresh, sees_end, commits, steps, positions, before = True, False, 0, 0, 0, -1
     while mask in canvas:
         start, total = len(prompt), len(prompt) + len(canvas)
         masked = [at for at, token in enumerate(canvas) if token == mask]
         last = masked[: params.cache_window][-1]
         compute = list(range(total))
         if not (refresh or (last == len(canvas) - 1 and not sees_end)):
-            window = range(max(0, start + masked[0] - params.cache_back), start + last + 1)
+            window = range(start + masked[0] - 1, start + last + 1)
+            moves_on = masked[0] != before
+            before = masked[0]
             compute = [
-                at for at in compute if at in window or (at >= start and touched[at - start])
+                at
+                for at in compute
+                if at in window
+                or kept[at][0] is None
+                or (at >= start and moves_on and old[at - start])
             ]
         full = len(compute) == total
         logits = net([*prompt, *canvas], compute, kept).clone()
@@ -260,37 +288,38 @@ def naive_edits(
         logits[:, mask] = -torch.inf
         tokens = dict(zip(compute, logits.argmax(-1).tolist(), strict=True))
         inside = [at for at in masked if start + at in tokens]
-        view = View(np.array(canvas), np.array(inside), len(seen) - 1)
+        view = replace(Canvas.of(SPECIAL, prompt, canvas), step=len(seen) - 1)
+        old = [each and start + at not in compute for at, each in enumerate(old)]
         if full:
-            refresh, commits, steps, touched = False, 0, 0, [False] * len(canvas)
+            refresh, commits, steps = False, 0, 0
         token = tokens[start + inside[0]]
         ended = token in ends or bool(set(canvas) & set(ends))
         if not full and len(masked) == 1 and not ended:
             refresh = True
         else:
-            canvas[inside[0]], touched[inside[0]] = token, True
+            canvas[inside[0]], old[inside[0]] = token, True
             commits += 1
         steps += 1
         refresh = refresh or commits >= params.cache_commits or steps >= params.cache_steps
         if full:
-            for edit in policy.step(view, None).edits:  # type: ignore[arg-type]
+            for edit in policy.step(view, None, None).edits:  # type: ignore[arg-type]
                 tail = kept[start:]
                 if isinstance(edit, Append):
                     canvas += [mask] * edit.count
                     tail += [net.nothing() for _ in range(edit.count)]
-                    touched += [True] * edit.count
+                    old += [False] * edit.count
                 elif isinstance(edit, Trim):
-                    del canvas[-edit.count :], tail[-edit.count :], touched[-edit.count :]
+                    del canvas[-edit.count :], tail[-edit.count :], old[-edit.count :]
                 elif isinstance(edit, Insert):
                     refresh = refresh or edit.at < len(canvas)
                     canvas[edit.at : edit.at] = [mask] * edit.count
                     tail[edit.at : edit.at] = [net.nothing() for _ in range(edit.count)]
-                    touched[edit.at : edit.at] = [True] * edit.count
+                    old[edit.at : edit.at] = [False] * edit.count
                 else:
                     behind = range(len(canvas) - len(edit.positions), len(canvas))
                     refresh = refresh or list(edit.positions) != list(behind)
                     for at in reversed(edit.positions):
-                        del canvas[at], tail[at], touched[at]
+                        del canvas[at], tail[at], old[at]
                 kept[start:] = tail
         predicted = any(tokens[start + at] in ends for at in inside)
         sees_end = predicted or bool(set(canvas) & set(ends))
@@ -303,17 +332,17 @@ def test_a_row_that_finds_no_room_runs_exact_and_is_counted() -> None:
     exact = DecodeParams(early_stop=False, **LIMITS)
     window = exact.replaced(cache="window", **SETTINGS["small"])
     runner = ModelRunner(model, SPECIAL, cache_megabytes=1)
-    assert runner.cache is not None
-    runner.cache.limit = 2 * BLOCK  # room for two rows
+    assert runner.stores is not None
+    runner.stores.limit = 2 * BLOCK  # room for two rows
     outputs = decode(runner, prompts, [window] * 6)
     without = decode(runner, prompts, [exact] * 6)
     cached = decode(ModelRunner(model, SPECIAL), prompts, [window] * 6)
     ran_exact = [output.usage.refreshes == output.usage.nfe for output in outputs]
-    assert 0 < sum(ran_exact) < 6 and runner.cache.refused >= sum(ran_exact)
+    assert 0 < sum(ran_exact) < 6 and runner.stores.refused >= sum(ran_exact)
     for output, alone, kept, refused in zip(outputs, without, cached, ran_exact, strict=True):
         expected = alone if refused else kept
         assert output.canvas_token_ids == expected.canvas_token_ids
-    assert runner.cache.used == 0
+    assert runner.stores.used == 0
 
 
 def test_refreshes_are_counted_right_where_a_row_loses_its_cache_on_the_way() -> None:
@@ -325,7 +354,7 @@ def test_refreshes_are_counted_right_where_a_row_loses_its_cache_on_the_way() ->
 
     def without_room(rows: Any) -> Any:
         for row in rows:
-            if row.steps == 9:
+            if row.canvas.step == 9:
                 row.without_cache()
         return predict(rows)
 
@@ -357,7 +386,7 @@ def test_a_stream_shows_no_mask_and_says_which_steps_were_windows() -> None:
     how = {**LIMITS, "initial_length": 48, "cache": "window", **SETTINGS["small"]}
     params = DecodeParams(policy="fixed", early_stop=False, **how)
     engine = Engine(ModelRunner(model, SPECIAL), SPECIAL, lambda ids: "")
-    handle = engine.submit(Request("", [7, 8, 9], params), Detail.STEPS)
+    handle = engine.submit(request_for("", [7, 8, 9], params), Detail.STEPS)
     events = list(engine.follow(handle))
     assert all(SPECIAL.mask not in event.draft_ids for event in events)
     windows = [event.record for event in events if not event.record.refresh]
@@ -371,7 +400,7 @@ def test_a_stream_shows_no_mask_and_says_which_steps_were_windows() -> None:
 def test_refreshes_of_different_rows_are_spread_over_steps() -> None:
     model = random_llada(**MODELS["mostly text, unsure"])
     prompts = some_prompts(8, seed=6)
-    how = {**LIMITS, "cache": "window", "cache_window": 4, "cache_back": 2, "early_stop": False}
+    how = {**LIMITS, "cache": "window", "cache_window": 4, "early_stop": False}
     params = DecodeParams(policy="fixed", **how)
     runner = ModelRunner(model, SPECIAL)
     refreshes: list[int] = []
@@ -392,10 +421,10 @@ def test_refreshes_of_different_rows_are_spread_over_steps() -> None:
 def test_a_process_may_set_the_cache_for_requests_that_do_not_say(byte_checkpoint: Any) -> None:
     llm = LLM(str(byte_checkpoint), cache="window", cache_window=5)
     unsaid = llm.preparer.prepare("hello", DecodeParams()).params
-    usual = DecodeParams().cache_steps
+    usual = DecodeParams(cache="window").cache_steps
     assert (unsaid.cache, unsaid.cache_window, unsaid.cache_steps) == ("window", 5, usual)
-    said = llm.preparer.prepare("hello", DecodeParams(cache="none", cache_window=7)).params
-    assert (said.cache, said.cache_window) == ("none", 7)
+    said = llm.preparer.prepare("hello", DecodeParams(cache="none")).params
+    assert said.cache == "none"
     long = DecodeParams(initial_length=96, max_new_tokens=96, policy="fixed")
     usage = llm.generate(["hello"], long)[0].usage
     assert usage.positions_evaluated < usage.positions_exact

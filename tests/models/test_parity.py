@@ -12,13 +12,14 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.batch import RowInput, pack
-from rho_eos.engine.request import Handle, Request
+from rho_eos.engine.request import Handle
 from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.models import FAMILIES
 from rho_eos.models.attention import PACKED, PackedRows
 from tests.conftest import DATA
 from tests.reference.bridge import SPECIAL
+from tests.requests import request as request_for
 
 LLADA = ["llada-mha", "llada-gqa", "llada-sharded", "llada-tied"]
 MOE = ["llada-moe", "llada-moe-bias"]
@@ -133,7 +134,7 @@ def test_the_runner_reads_these_logits(name: str, parity_model: Load) -> None:
     random = np.random.default_rng(0)
     params = DecodeParams(initial_length=6, max_new_tokens=6, policy="fixed")
     prompts = [random.integers(4, 80, n).tolist() for n in (3, 11, 1, 7)]
-    rows = [Row(Handle(Request("", prompt, params)), SPECIAL) for prompt in prompts]
+    rows = [Row(Handle(request_for("", prompt, params))) for prompt in prompts]
     predictions = ModelRunner(model, SPECIAL).predict(rows)
     for row, prediction in zip(rows, predictions, strict=True):
         ids = torch.from_numpy(np.concatenate((row.prompt, row.canvas)))

@@ -14,15 +14,21 @@ from typing import Any
 import torch
 
 from tests.reference.decoder import (
+    LOOPS,
+    Cells,
     Guess,
     Ids,
     Result,
     Rule,
+    Wish,
     candidates,
     chosen,
-    exact,
-    expansion,
+    look_aside,
+    more_of,
+    remember,
     text_is_complete,
+    wish_of,
+    write,
 )
 
 #: For each position, for each layer: (key, value), each (kv_heads, head_dim).
@@ -95,10 +101,9 @@ class NaiveTransformer:
 
 @dataclass(frozen=True)
 class CacheRule:
-    window: int = 32
-    back: int = 24
-    commits: int = 32
-    steps: int = 8
+    window: int = 32  # MASKs, without blocks
+    commits: int = 48
+    steps: int = 24
     unsure: float = 0.0
 
 
@@ -109,97 +114,121 @@ class Cached(Result):
 
 
 def window_decode(
-    net: NaiveTransformer,
-    prompt: list[int],
-    rule: Rule,
-    ids: Ids,
-    cache: CacheRule,
+    net: NaiveTransformer, prompt: list[int], rule: Rule, ids: Ids, cache: CacheRule
 ) -> Cached:
-    """Fixed length and ρ-EOS by the τ rule."""
-    canvas = [ids.mask] * rule.initial_length
-    kept: Kept = [net.nothing() for _ in range(len(prompt) + len(canvas))]
-    touched = [False] * len(canvas)
-    result = Cached(canvas)
-    refresh, sees_end, n, commits, steps = True, False, 0, 0, 0
-    decided, decisions = -1, 0
-    while ids.mask in canvas:
+    """Any length policy by any commit rule. The policy is asked where everything was computed; in
+    between the commit rule goes on alone. Each cell remembers its keys and values."""
+    result = Cached(Cells([ids.mask] * rule.initial_length))
+    canvas = result.canvas
+    loop = LOOPS[rule.policy](canvas, rule, ids)
+    wish = wish_of(loop, rule)
+    before: Kept = [net.nothing() for _ in prompt]
+    refresh, sees_end, commits, steps, last_block = True, False, 0, 0, -1
+    while wish is not None:
         start, total = len(prompt), len(prompt) + len(canvas)
-        masked = [at for at, token in enumerate(canvas) if token == ids.mask]
-        first, last = masked[0], masked[: cache.window][-1]
+        first, end = window_of(canvas, rule, ids, cache)
         compute = list(range(total))
-        if not (refresh or (last == len(canvas) - 1 and not sees_end)):
-            window = range(max(0, start + first - max(cache.back, 1)), start + last + 1)
+        if not (refresh or wish.everything or (end == len(canvas) and not sees_end)):
             compute = [
-                at for at in compute if at in window or (at >= start and touched[at - start])
+                at
+                for at in compute
+                if start + first - 1 <= at < start + end
+                or (at >= start and "kv" not in canvas.memory[at - start])
+                or (at >= start and first != last_block and canvas.memory[at - start].get("old"))
             ]
+            last_block = first
         full = len(compute) == total
-        guesses = guesses_of(net([*prompt, *canvas], compute, kept), compute, start, ids)
+        kept: Kept = [*before, *(cell.get("kv") or net.nothing() for cell in canvas.memory)]
+        logits = net([*prompt, *canvas], compute, kept)
+        before, clean = kept[:start], {at - start for at in compute}
+        for at, cell in enumerate(canvas.memory):
+            cell["kv"], cell["old"] = kept[start + at], cell.get("old") and at not in clean
+        guesses = guesses_of(logits, compute, start, ids, wish.more, canvas)
         result.nfe += 1
         result.positions_evaluated += len(compute)
-        open_ = [at for at in masked if at in guesses]
         if full:
             result.refreshes += 1
-            refresh, commits, steps, touched = False, 0, 0, [False] * len(canvas)
-        before = list(canvas)
-        now = [at for at in candidates(canvas, rule, ids) if at in guesses]
-        sure = chosen(now, guesses, rule)
-        ends = {*canvas, *(guesses[at].token for at in sure)} & set(ids.ends)
-        if not full and sure == masked and not ends:
-            sure, refresh = [], True
-        for at in sure:
-            canvas[at] = guesses[at].token
-            touched[at] = True
-            refresh = refresh or guesses[at].confidence < cache.unsure
-        commits, steps = commits + len(sure), steps + 1
+            refresh, commits, steps = False, 0, 0
+        for other in look_aside(
+            canvas,
+            wish if full else Wish(),
+            rule,
+            ids,
+            lambda cells: exact_guesses(net, prompt, cells, ids),
+        ):
+            result.positions_evaluated += start + len(other)
+        was = list(zip(canvas, canvas.memory, strict=True))
+        masked = [at for at, token in enumerate(canvas) if token == ids.mask]
+        predicted = any(guesses[at].token in ids.ends for at in masked if at in guesses)
+        order = [id(cell) for cell in canvas.memory]
+        remember(canvas, guesses, rule, ids)
+        if full:
+            wish = wish_of(loop, rule, [guesses[at] for at in range(len(canvas))])
+        else:
+            now = [at for at in candidates(canvas, rule, ids) if at in guesses]
+            written, taken = chosen(canvas, now, guesses, rule, ids)
+            ends = {*canvas, *(guesses[at].token for at in written)} & set(ids.ends)
+            if written == masked and not ends:
+                written, taken, refresh = [], [], True
+            write(canvas, written, taken, guesses, ids)
+        # What the step wrote, wherever it stands now.
+        changed = [
+            index
+            for index, (token, cell) in enumerate(was)
+            if (at := place(canvas, cell)) is not None and canvas[at] != token
+        ]
+        for index in changed:
+            was[index][1]["old"] = True
+            if was[index][0] == ids.mask:
+                refresh = refresh or guesses[index].confidence < cache.unsure
+        steps += 1
+        commits += len(changed)
         refresh = refresh or commits >= cache.commits or steps >= cache.steps
+        kept_order = [id(cell) for cell in canvas.memory if id(cell) in set(order)]
+        refresh = refresh or [id(cell) for cell in canvas.memory][: len(kept_order)] != kept_order
+        refresh = refresh or order[: len(kept_order)] != kept_order
+        sees_end = predicted or bool(set(canvas) & set(ids.ends))
+        canvas.step += 1
         if rule.early_stop and text_is_complete(canvas, ids):
             break
-        if full:
-            rho = sum(guesses[at].token == ids.eos for at in masked) / len(masked)
-            tail = kept[start:]
-            if rule.policy == "rho-eos":
-                adjust(canvas, tail, touched, rho, decisions, n - decided, rule, ids, net)
-                decided, decisions = n, decisions + 1
-            kept[start:] = tail
-        predicted = any(guesses[at].token in ids.ends for at in open_)
-        sees_end = predicted or bool(set(canvas) & set(ids.ends))
-        assert len(kept) == start + len(canvas) == start + len(touched), before
-        n += 1
-    result.kept = kept
+        if ids.mask not in canvas:
+            break
+    result.kept = [*before, *(cell.get("kv") or net.nothing() for cell in canvas.memory)]
     return result
 
 
-def adjust(
-    canvas: list[int],
-    kept: list[Any],
-    touched: list[bool],
-    rho: float,
-    decisions: int,
-    forwards: int,
-    rule: Rule,
-    ids: Ids,
-    net: NaiveTransformer,
-) -> None:
-    if not 0 < len(canvas) < rule.max_length or decisions >= rule.horizon:
-        return
-    if exact(rho) < exact(rule.low):
-        room = rule.max_length - len(canvas)
-        wanted = min(forwards * expansion(exact(rho), rule), rule.base * rule.cap)
-        for _ in range(min(wanted, room)):
-            canvas.append(ids.mask)
-            kept.append(net.nothing())
-            touched.append(True)
-    elif exact(rho) > exact(rule.high):
-        for _ in range(expansion(exact(rho), rule)):
-            if canvas[-1] != ids.mask:
-                break
-            canvas.pop()
-            kept.pop()
-            touched.pop()
+def window_of(canvas: Cells, rule: Rule, ids: Ids, cache: CacheRule) -> tuple[int, int]:
+    """The first and the end of the cells that are being written."""
+    masked = [at for at, token in enumerate(canvas) if token == ids.mask]
+    if rule.block is None:
+        return masked[0], masked[: cache.window][-1] + 1
+    first = masked[0] // rule.block * rule.block
+    return first, min(first + rule.block, len(canvas))
+
+
+def place(canvas: Cells, cell: dict[str, Any]) -> int | None:
+    """Where a cell stands now; None: it is gone."""
+    return next((at for at, other in enumerate(canvas.memory) if other is cell), None)
+
+
+def exact_guesses(
+    net: NaiveTransformer, prompt: list[int], cells: list[int], ids: Ids
+) -> list[Guess]:
+    """Those of a canvas of which nothing is kept."""
+    compute = range(len(prompt) + len(cells))
+    kept: Kept = [net.nothing() for _ in compute]
+    logits = net([*prompt, *cells], compute, kept)
+    found = guesses_of(logits, compute, len(prompt), ids, True, cells)
+    return [found[at] for at in range(len(cells))]
 
 
 def guesses_of(
-    logits: torch.Tensor, compute: Sequence[int], start: int, ids: Ids
+    logits: torch.Tensor,
+    compute: Sequence[int],
+    start: int,
+    ids: Ids,
+    more: bool = False,
+    standing: Sequence[int] = (),
 ) -> dict[int, Guess]:
     """By canvas position."""
     probabilities = logits.softmax(-1)
@@ -211,6 +240,7 @@ def guesses_of(
             int(tokens[index]),
             float(probabilities[index, tokens[index]]),
             float(probabilities[index, ids.eos]),
+            **(more_of(probabilities[index], standing[at - start], ids) if more else {}),
         )
         for index, at in enumerate(compute)
         if at >= start
@@ -227,9 +257,8 @@ def dual_cache_decode(
     """Fixed length, block by block. One full forward at the start of a block, whose keys and values
     are kept; then only the block is computed; all is thrown away at its end."""
     assert rule.policy == "fixed" and rule.block is not None
-    canvas = [ids.mask] * rule.initial_length
-    result = Cached(canvas)
-    start = len(prompt)
+    result = Cached(Cells([ids.mask] * rule.initial_length))
+    canvas, start = result.canvas, len(prompt)
     for first in range(0, len(canvas), rule.block):
         members = range(first, min(first + rule.block, len(canvas)))
         kept = empty(start + len(canvas))
@@ -241,7 +270,7 @@ def dual_cache_decode(
             result.positions_evaluated += len(compute)
             result.refreshes += len(compute) == len(tokens)
             now = [at for at in members if canvas[at] == ids.mask]
-            for at in chosen(now, guesses, rule):
+            for at in chosen(canvas, now, guesses, rule, ids)[0]:
                 canvas[at] = guesses[at].token
             compute = [start + at for at in members]
         if rule.early_stop and text_is_complete(canvas, ids):

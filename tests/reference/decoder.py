@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import torch
 
@@ -51,6 +52,15 @@ class Rule:
     margin: int = 8
     trust: float = 0.9
     early_stop: bool = False
+    commit: str = "threshold"
+    commit_order: str = "confidence"
+    steps_per_block: int | None = None
+    factor: float = 1.0
+    gamma: float = 0.1
+    stability: float = 0.01
+    stable_steps: int = 2
+    draft: float = 0.6
+    verify: float = 0.9
     order: str = "entropy"  # DreamOn's
     budget: int = 0  # its expansions
     most_steps: int = 128  # and forwards
@@ -80,6 +90,7 @@ class Guess:
     entropy: float = 0.0
     margin: float = 0.0  # best less second best
     standing: float = 0.0  # the probability of the token that stands there
+    shares: tuple[float, ...] = ()  # the whole distribution
 
 
 @dataclass(frozen=True)
@@ -89,11 +100,46 @@ class Wish:
     forbid: tuple[int, ...] = ()  # tokens that the model is to have no more
     hide: int = 0  # tokens at the beginning of the suffix that are shown as MASK
     more: bool = False  # entropy, margin and what stands there
+    everything: bool = False  # with a cache: no window
+    aside: list[int] = field(default_factory=list)  # another canvas that is predicted as well
+
+
+class Cells(list[int]):
+    """A canvas: a list of ids, and for each of them a dictionary of what is remembered of it.
+
+    Both are always edited alike. `aside` is what the model said of the canvas that was predicted
+    beside this one, `hidden` what it said of the open block when that was hidden.
+    """
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        super().__init__(ids)
+        self.memory: list[dict[str, Any]] = [{} for _ in ids]
+        self.step = 0
+        self.aside: list[Guess] = []
+        self.hidden: dict[int, float] = {}
+
+    def __iadd__(self, more: Any) -> "Cells":  # type: ignore[misc, override]
+        self.memory += [{} for _ in more]
+        super().__iadd__(more)
+        return self
+
+    def __delitem__(self, at: Any) -> None:
+        del self.memory[at]
+        super().__delitem__(at)
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        if isinstance(at, slice):
+            self.memory[at] = [{} for _ in value]
+        super().__setitem__(at, value)
+
+    def pop(self, at: Any = -1) -> int:
+        self.memory.pop(at)
+        return super().pop(at)
 
 
 @dataclass
 class Result:
-    canvas: list[int]
+    canvas: Cells
     nfe: int = 0
     positions_evaluated: int = 0  # this row's own: prompt and canvas, no padding
     densities: list[float | None] = field(default_factory=list)  # one per forward
@@ -138,9 +184,9 @@ def _decode_batch(
     starts: Sequence[list[int]],
     timed: bool,
 ) -> list[Result]:
-    results = [Result(list(start)) for start in starts]
+    results = [Result(Cells(start)) for start in starts]
     loops = [LOOPS[rule.policy](row.canvas, rule, ids) for row, rule in zip(results, rules)]  # noqa: B905
-    wishes = [_wish(loop, rule) for loop, rule in zip(loops, rules, strict=True)]
+    wishes = [wish_of(loop, rule) for loop, rule in zip(loops, rules, strict=True)]
     # Before text that follows no end is chosen, unless EOS means something else to the rule.
     endless = [
         bool(suffix) and rule.policy != "dreamon"
@@ -150,26 +196,74 @@ def _decode_batch(
         canvases = [row.canvas for row in results]
         guesses = _predict(logits, prompts, canvases, ids, suffixes, wishes, endless, timed)
         for index, row in enumerate(results):
-            if wishes[index] is None:
+            wish = wishes[index]
+            if wish is None:
                 continue
+
+            def other(canvas: list[int], index: int = index) -> list[Guess]:
+                place = slice(index, index + 1)
+                return _predict(
+                    logits,
+                    prompts[place],
+                    [canvas],
+                    ids,
+                    suffixes[place],
+                    [replace(wishes[index] or Wish(), more=True)],
+                    endless[place],
+                    timed,
+                )[0]
+
             row.nfe += 1
-            row.positions_evaluated += len(prompts[index]) + len(row.canvas) + len(suffixes[index])
+            around = len(prompts[index]) + len(suffixes[index])
+            row.positions_evaluated += around + len(row.canvas)
+            for canvas in look_aside(row.canvas, wish, rules[index], ids, other):
+                row.positions_evaluated += around + len(canvas)
             row.densities.append(density(row.canvas, guesses[index], ids))
-            wishes[index] = _wish(loops[index], rules[index], guesses[index])
+            remember(row.canvas, guesses[index], rules[index], ids)
+            wishes[index] = wish_of(loops[index], rules[index], guesses[index])
+            row.canvas.step += 1
             may_stop = rules[index].early_stop and not suffixes[index]
             if may_stop and text_is_complete(row.canvas, ids):
                 wishes[index] = None
     return results
 
 
-def _wish(loop: Loop, rule: Rule, guesses: list[Guess] | None = None) -> Wish | None:
+def wish_of(loop: Loop, rule: Rule, guesses: list[Guess] | None = None) -> Wish | None:
     """What the rule wants of its next forward; None: it is done. EXPAND is DreamOn's alone."""
     try:
         wish = loop.send(guesses) or Wish()  # type: ignore[arg-type]
     except StopIteration:
         return None
     alien = rule.expand >= 0 and rule.policy != "dreamon"
-    return replace(wish, forbid=(rule.expand,)) if alien else wish
+    wish = replace(wish, forbid=(rule.expand,)) if alien else wish
+    more = rule.commit in ("entropy-bound", "klass") or rule.commit_order != "confidence"
+    return replace(wish, more=True) if more else wish
+
+
+def look_aside(
+    canvas: Cells,
+    wish: Wish,
+    rule: Rule,
+    ids: Ids,
+    predict: Callable[[list[int]], list[Guess]],
+) -> list[list[int]]:
+    """Predict what is wanted beside the canvas itself; returns which canvases that were."""
+    looked: list[list[int]] = []
+    canvas.aside, canvas.hidden = [], {}
+    if wish.aside:
+        looked.append(list(wish.aside))
+        canvas.aside = predict(looked[-1])
+    if rule.commit == "wino":
+        first = candidates(canvas, rule, ids)[0]
+        block = rule.block or len(canvas)
+        start = first // block * block
+        inside = range(start, min(start + block, len(canvas)))
+        written = [at for at in inside if canvas.memory[at].get("committed")]
+        if written:
+            looked.append([ids.mask if at in written else canvas[at] for at in range(len(canvas))])
+            shares = predict(looked[-1])
+            canvas.hidden = {at: shares[at].shares[canvas[at]] for at in written}
+    return looked
 
 
 @torch.inference_mode()
@@ -211,7 +305,11 @@ def _predict(
                 token=int(token[index, at]),
                 confidence=float(share[index, at, token[index, at]]),
                 eos=float(share[index, at, ids.eos]),
-                **_more(probabilities[index, at], tail[at - width], ids, wishes[index]),
+                **(
+                    more_of(probabilities[index, at], tail[at - width], ids)
+                    if (wishes[index] or Wish()).more
+                    else {}
+                ),
             )
             for at in range(width - len(tail), width)
         ]
@@ -219,11 +317,8 @@ def _predict(
     ]
 
 
-def _more(
-    probabilities: torch.Tensor, standing: int, ids: Ids, wish: Wish | None
-) -> dict[str, float]:
-    if wish is None or not wish.more:
-        return {}
+def more_of(probabilities: torch.Tensor, standing: int, ids: Ids) -> dict[str, Any]:
+    """What only some rules read."""
     candidates = probabilities.clone()
     candidates[ids.mask] = 0
     best, second = candidates.topk(2).values.tolist()
@@ -231,6 +326,7 @@ def _more(
         "entropy": -sum(p * math.log(p) for p in probabilities.tolist() if p > 0),
         "margin": best - second,
         "standing": float(probabilities[standing]),
+        "shares": tuple(probabilities.tolist()),
     }
 
 
@@ -257,58 +353,48 @@ def returned_tokens(canvas: list[int], ids: Ids) -> list[int]:
 # -- the rules ------------------------------------------------------------------------------------
 
 
-def fixed(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
-    """Fixed length: the τ rule, or an equal share of each block per step."""
-    if rule.steps is None:
-        while ids.mask in canvas:
-            guesses = yield
-            commit_confident(canvas, guesses, rule, ids)
-        return
-    block = rule.block or len(canvas)
-    starts = range(0, len(canvas), block)
-    for start in starts:
-        members = range(start, min(start + block, len(canvas)))
-        for share in equal_shares(len(members), rule.steps // len(starts)):
-            guesses = yield
-            masked = [at for at in members if canvas[at] == ids.mask]
-            masked.sort(key=lambda at: -guesses[at].confidence)
-            for at in masked[:share]:
-                canvas[at] = guesses[at].token
+def fixed(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
+    """Fixed length: only the commit rule is at work."""
+    while ids.mask in canvas:
+        guesses = yield
+        commit(canvas, guesses, rule, ids)
 
 
-def rho_eos(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+def rho_eos(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """Single stage, both directions: commit, then pull the signal back into its region."""
-    n = 0
+    n, decided = 0, -1
     while ids.mask in canvas:
         guesses = yield
         rho = signal(canvas, guesses, rule, ids)
-        commit_confident(canvas, guesses, rule, ids)
+        commit(canvas, guesses, rule, ids)
         if 0 < len(canvas) < rule.max_length and n < rule.horizon:
             if rho < exact(rule.low):
                 room = rule.max_length - len(canvas)
-                canvas += [ids.mask] * min(expansion(rho, rule), room)
+                # With a cache one decision stands for all forwards since the last.
+                wanted = (canvas.step - decided) * expansion(rho, rule)
+                canvas += [ids.mask] * min(wanted, rule.base * rule.cap, room)
             elif rho > exact(rule.high):
                 for _ in range(expansion(rho, rule)):
                     wanted = rule.spare_content and guesses[len(canvas) - 1].token != ids.eos
                     if canvas[-1] != ids.mask or wanted:
                         break
                     canvas.pop()
-        n += 1
+        n, decided = n + 1, canvas.step
 
 
-def daedal(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+def daedal(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """Two stages, expansion only."""
-    guesses = yield
+    guesses = yield Wish(everything=True)
     while signal(canvas, guesses, rule, ids) < exact(rule.low) and len(canvas) < rule.max_length:
         canvas += [ids.mask] * min(STAGE_ONE_GROWTH, rule.max_length - len(canvas))
-        guesses = yield
+        guesses = yield Wish(everything=True)
     canvas += [ids.eos] * min(STAGE_ONE_EOS, rule.max_length - len(canvas))
 
     while ids.mask in canvas:
         guesses = yield
         rho = signal(canvas, guesses, rule, ids)
         block = candidates(canvas, rule, ids)
-        commit_confident(canvas, guesses, rule, ids)
+        commit(canvas, guesses, rule, ids)
         if rho < exact(rule.high) and len(canvas) < rule.max_length:
             unsure = [
                 at
@@ -317,11 +403,11 @@ def daedal(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
             ]
             if unsure:
                 at = min(unsure, key=lambda at: guesses[at].confidence)
-                canvas[at : at + 1] = [ids.mask] * INSERTION
+                canvas[at + 1 : at + 1] = [ids.mask] * (INSERTION - 1)
                 del canvas[rule.max_length :]
 
 
-def frontier(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+def frontier(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """64 MASKs ahead while no end is in sight; 16 behind the end once it is."""
     while ids.mask in canvas:
         guesses = yield
@@ -333,7 +419,7 @@ def frontier(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
                 break
             behind += at in masked
         in_sight = ends[-1] == ids.eos
-        commit_confident(canvas, guesses, rule, ids)
+        commit(canvas, guesses, rule, ids)
         if not in_sight and len(masked) < 64 and len(canvas) < rule.max_length:
             room = rule.max_length - len(canvas)
             canvas += [ids.mask] * min(64 - len(masked) + 32, room)
@@ -348,7 +434,7 @@ def frontier(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
                 del canvas[len(canvas) - count :]
 
 
-def landing(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+def landing(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """The end of the text as a change point of P(EOS) over the MASKs."""
     while ids.mask in canvas:
         guesses = yield
@@ -363,7 +449,7 @@ def landing(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
         best = max(range(m + 1), key=lambda b: scores[b])
         fits = best <= m - 8 and scores[best] > scores[m] + 2 * math.log(m + 1)
         written = len(canvas) - m
-        commit_confident(canvas, guesses, rule, ids)
+        commit(canvas, guesses, rule, ids)
         if not fits:
             if not ended and len(canvas) < rule.max_length:
                 room = rule.max_length - len(canvas)
@@ -378,22 +464,22 @@ def landing(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
             del canvas[len(canvas) - min(spare, trailing) :]
 
 
-def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+def scout(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """What a short canvas foretells is kept; the length is read on a long one. If that would begin
     with another text, there is room for all of it from then on, and it stays; else only for what
     comes next. An end that comes much sooner is doubted once, and believed only if a long canvas
     shows it too."""
     longest = max(rule.look, rule.initial_length)
-    half = -(-longest // 2)
     block = rule.block or 1
     next_ = -(-32 // block)  # blocks
     del canvas[:]
-    canvas += [ids.mask] * min(next_ * block if rule.trust else half, half, rule.max_length)
-    foretold: list[Guess] = []
+    canvas += [ids.mask] * min(-(-longest // 2), rule.max_length)
     ends_seen: list[int] = []
-    goal, expected, doubted, wide, trusted = half, -1, None, False, rule.trust == 0
+    goal, expected, doubted, wide, compared = len(canvas), -1, None, False, False
     while ids.mask in canvas:
-        guesses = yield
+        short = [ids.mask] * (next_ * block)
+        look = expected < 0 and rule.trust > 0 and not compared and len(short) < len(canvas)
+        guesses = yield Wish(everything=goal > 0, aside=short if look else [])
         open_ = [at for at, token in enumerate(canvas) if token == ids.mask]
         shown = [guesses[at].token if at in open_ else canvas[at] for at in range(len(canvas))]
         end = len(canvas)
@@ -402,15 +488,14 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
         in_sight = end < len(canvas)
         ended = any(token in ids.ends for token in canvas)
         if expected < 0:
-            if foretold and not wide:
+            if look:
                 pairs = [
-                    (old.confidence, old.token == shown[at]) for at, old in enumerate(foretold)
+                    (old.confidence, old.token == shown[at]) for at, old in enumerate(canvas.aside)
                 ]
                 held = sum(sure for sure, same in pairs if same) / sum(sure for sure, _ in pairs)
-                trusted, wide = held >= rule.trust, held < rule.trust
-            foretold = foretold or [guesses[at] for at in open_]
+                compared, wide = True, held < rule.trust
             unclear = not in_sight or 2 * end > len(canvas)
-            if len(canvas) >= goal and unclear and not trusted:
+            if unclear and rule.trust > 0 and (wide or not compared):
                 goal = longest
         elif doubted is None and in_sight and not ended and end <= expected - 16:
             doubted, goal = (end, expected + rule.margin) if len(canvas) < expected else (None, 0)
@@ -425,7 +510,7 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
             expected = max(ends_seen) if wide else end
         else:
             expected = max(expected, len(canvas))
-        commit_confident(canvas, guesses, rule, ids)
+        commit(canvas, guesses, rule, ids)
         first = canvas.index(ids.mask) if ids.mask in canvas else len(canvas)
         most = (first // block + next_) * block + rule.ahead
         if wide:
@@ -445,17 +530,17 @@ def scout(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
             del canvas[len(canvas) - count :]
 
 
-def blocks(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+def blocks(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """One block after the other, until one holds an end."""
     while ids.mask in canvas:
         guesses = yield
-        commit_confident(canvas, guesses, rule, ids)
+        commit(canvas, guesses, rule, ids)
         ended = any(token in ids.ends for token in canvas)
         if ids.mask not in canvas and not ended:
             canvas += [ids.mask] * min(rule.initial_length, rule.max_length - len(canvas))
 
 
-def dreamon(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+def dreamon(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """One MASK a step: a token, or EXPAND (two MASKs), or EOS (it goes, and the MASKs behind)."""
     budget = rule.budget
     for _ in range(rule.most_steps):
@@ -466,8 +551,8 @@ def dreamon(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
         guesses = yield Wish(forbid=(rule.expand,) if full else (), more=True)
         at = {
             "entropy": lambda: min(masked, key=lambda at: guesses[at].entropy),  # noqa: B023
-            "maskgit_plus": lambda: max(masked, key=lambda at: guesses[at].confidence),  # noqa: B023
-            "topk_margin": lambda: max(masked, key=lambda at: guesses[at].margin),  # noqa: B023
+            "confidence": lambda: max(masked, key=lambda at: guesses[at].confidence),  # noqa: B023
+            "margin": lambda: max(masked, key=lambda at: guesses[at].margin),  # noqa: B023
         }[rule.order]()
         token = guesses[at].token
         if token == rule.expand:
@@ -479,7 +564,7 @@ def dreamon(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
             canvas[at] = token
 
 
-def cal(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
+def cal(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """Lengths are tried upwards, then downwards, from where the canvas starts; then the τ rule."""
     start = len(canvas)
     hide = rule.behind if rule.evidence == "suffix" else 0
@@ -503,10 +588,10 @@ def cal(canvas: list[int], rule: Rule, ids: Ids) -> Loop:
     canvas[:] = [ids.mask] * best
     while ids.mask in canvas:
         guesses = yield
-        commit_confident(canvas, guesses, rule, ids)
+        commit(canvas, guesses, rule, ids)
 
 
-LOOPS: dict[str, Callable[[list[int], Rule, Ids], Loop]] = {
+LOOPS: dict[str, Callable[[Cells, Rule, Ids], Loop]] = {
     "fixed": fixed,
     "rho-eos": rho_eos,
     "daedal": daedal,
@@ -530,17 +615,120 @@ def candidates(canvas: list[int], rule: Rule, ids: Ids) -> list[int]:
     return [at for at in masked if at // rule.block == masked[0] // rule.block]
 
 
-def commit_confident(canvas: list[int], guesses: list[Guess], rule: Rule, ids: Ids) -> None:
-    """What the τ rule chooses among the candidates."""
-    for at in chosen(candidates(canvas, rule, ids), guesses, rule):
+def commit(
+    canvas: Cells, guesses: Sequence[Guess] | dict[int, Guess], rule: Rule, ids: Ids
+) -> None:
+    """What the commit rule writes, and what it takes back."""
+    now = [at for at in candidates(canvas, rule, ids) if isinstance(guesses, list) or at in guesses]
+    write(canvas, *chosen(canvas, now, guesses, rule, ids), guesses, ids)
+
+
+def write(
+    canvas: Cells,
+    written: list[int],
+    taken: list[int],
+    guesses: Sequence[Guess] | dict[int, Guess],
+    ids: Ids,
+) -> None:
+    for at in written:
         canvas[at] = guesses[at].token
+        canvas.memory[at]["committed"] = True
+    for at in taken:
+        canvas[at] = ids.mask
+        for name in ("committed", "shares", "moves"):
+            canvas.memory[at].pop(name, None)
 
 
-def chosen(now: list[int], guesses: Sequence[Guess] | dict[int, Guess], rule: Rule) -> list[int]:
-    """Every candidate above τ, or the single most confident one; the first of those that tie."""
-    sure = [at for at in now if guesses[at].confidence > rule.threshold]
-    most = max(guesses[at].confidence for at in now)
-    return sure or [at for at in now if guesses[at].confidence >= most - rule.tie][:1]
+def chosen(
+    canvas: Cells,
+    now: list[int],
+    guesses: Sequence[Guess] | dict[int, Guess],
+    rule: Rule,
+    ids: Ids,
+) -> tuple[list[int], list[int]]:
+    """The candidates that are committed, and the committed tokens that become MASK again."""
+    measure = {
+        "confidence": lambda at: guesses[at].confidence,
+        "margin": lambda at: guesses[at].margin,
+        "entropy": lambda at: -guesses[at].entropy,
+    }[rule.commit_order]
+    order = sorted(now, key=lambda at: -measure(at))
+    if rule.commit == "threshold":
+        sure = [at for at in now if guesses[at].confidence > rule.threshold]
+        most = max(measure(at) for at in now)
+        return sure or [at for at in now if measure(at) >= most - rule.tie][:1], []
+    if rule.commit == "quota":
+        sure = [at for at in now if guesses[at].confidence > rule.threshold]
+        share = quota(canvas, rule, ids)
+        return (sure if len(sure) >= share else sorted(order[:share])), []
+    if rule.commit == "factor":
+        count = 1
+        for n in range(1, len(order) + 1):
+            least = min(guesses[at].confidence for at in order[:n])
+            count = n if (n + 1) * (1 - least) < rule.factor else count
+        return sorted(order[:count]), []
+    if rule.commit == "entropy-bound":
+        count = 1
+        for n in range(1, len(order) + 1):
+            entropies = [guesses[at].entropy for at in order[:n]]
+            if sum(entropies) - max(entropies) > rule.gamma:
+                break
+            count = n
+        return sorted(order[:count]), []
+    if rule.commit == "klass":
+        calm = [
+            at
+            for at in now
+            if len(canvas.memory[at]["moves"]) >= rule.stable_steps
+            and all(
+                move < rule.stability for move in canvas.memory[at]["moves"][-rule.stable_steps :]
+            )
+            and guesses[at].confidence > rule.threshold
+        ]
+        return calm or order[:1], []
+    assert rule.commit == "wino"
+    sure = [at for at in now if guesses[at].confidence > rule.draft] or order[:1]
+    doubtful = [at for at, share in canvas.hidden.items() if share < rule.verify]
+    doubtful.sort(key=lambda at: canvas.hidden[at])
+    return sure, doubtful[: max(0, len(sure) - 1)]
+
+
+def remember(
+    canvas: Cells, guesses: Sequence[Guess] | dict[int, Guess], rule: Rule, ids: Ids
+) -> None:
+    """For KLASS: how much the distribution at every predicted MASK has changed."""
+    if rule.commit != "klass":
+        return
+    predicted = guesses if isinstance(guesses, dict) else range(len(canvas))
+    for at in predicted:
+        if canvas[at] != ids.mask:
+            continue
+        memory, now = canvas.memory[at], guesses[at].shares
+        before = memory.get("shares")
+        moves = memory.setdefault("moves", [])
+        if before is not None:
+            pairs = zip(before, now, strict=True)
+            moves.append(sum(p * math.log(p / max(q, 1e-12)) for p, q in pairs if p > 1e-12))
+        memory["shares"] = now
+
+
+def quota(canvas: Cells, rule: Rule, ids: Ids) -> int:
+    """How many commits are due in this step of the open block."""
+    block = rule.block or len(canvas)
+    starts = range(0, len(canvas), block)
+    first = candidates(canvas, rule, ids)[0]
+    members = range(first // block * block, min(first // block * block + block, len(canvas)))
+    steps = len(members)
+    if rule.steps_per_block is not None:
+        steps = rule.steps_per_block
+    elif rule.steps is not None:
+        share, rest = divmod(rule.steps, len(starts))
+        steps = share + (first // block < rest)
+    shares = equal_shares(len(members), max(1, min(steps, len(members))))
+    made = sum(canvas[at] != ids.mask for at in members)
+    while made >= shares[0]:
+        made -= shares.pop(0)
+    return shares[0]
 
 
 def signal(canvas: list[int], guesses: list[Guess], rule: Rule, ids: Ids) -> Fraction:

@@ -12,13 +12,14 @@ import httpx
 import uvicorn
 
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.policy import Prediction
+from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.request import Request
 from rho_eos.engine.row import Row
 from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.connection import strict_protocol
 from rho_eos.server.service import Service
+from tests.requests import request as request_for
 from tests.scripted import SPECIAL, Script, ScriptedRunner, decode, encode, engine_of
 from tests.support import wait_until
 
@@ -59,7 +60,7 @@ class BytePreparer:
             text = "\n".join(message["content"] for message in prompt["messages"])
         else:
             text = prompt["prompt"]
-        return Request(id, encode(text), params)
+        return request_for(id, encode(text), params)
 
 
 class ScriptedLLM:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.decoding.policy import Positions, View
+from rho_eos.decoding.canvas import Canvas, Positions
 from rho_eos.engine.request import LogitsProcessor
 from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
@@ -204,10 +204,10 @@ class Wants:
     def __init__(self, llm: LLM, *texts: str) -> None:
         self.ids = [llm.tokenizer.encode(text, add_special_tokens=False) for text in texts]
 
-    def __call__(self, view: View, positions: Positions, logits: Any) -> Any:
-        assert view.gaps is not None
+    def __call__(self, canvas: Canvas, positions: Positions, logits: Any) -> Any:
+        assert canvas.gaps is not None
         for gap, ids in enumerate(self.ids):
-            own = np.flatnonzero(view.gaps == gap)
+            own = np.flatnonzero(canvas.gaps == gap)
             for at, token in zip(own, ids, strict=False):
                 logits[np.flatnonzero(positions == at), token] += 1000
         return logits

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICY = "rho-eos"
 DEFAULT_COMMIT = "threshold"
+SCHEDULE = "quota"  # the rule of who says in how many steps
 NO_CACHE = "none"
 #: No canvas of any model comes near it; it only keeps a slip of the pen from taking all memory.
 LONGEST = 2**20
@@ -114,8 +115,8 @@ class DecodeParams(Settings):
             or (name in cls.model_fields and is_optional(cls.model_fields[name]))
         }
         assert cls.parts is not None
-        own = {"commit": cls.parts.policy.name} if cls.parts.policy.rule is not None else {}
-        names = {"policy": cls.parts.policy.name, **own}
+        policy, rule, _ = cls.parts
+        names = {"policy": policy.name, "commit": rule.name if policy.rule is None else policy.name}
         filled = {**names, **cls._defaults(given), **given}
         limit = filled.get("max_new_tokens")
         if "initial_length" not in filled and type(limit) is int and limit > 0:
@@ -197,7 +198,10 @@ def parts_of(given: Mapping[str, Any]) -> Parts:
     policy = find_policy(chosen("policy", DEFAULT_POLICY))
     cache = find_cache(chosen("cache", NO_CACHE))
     if policy.rule is None:
-        return Parts(policy, COMMITS.find(chosen("commit", DEFAULT_COMMIT)), cache)
+        # A number of steps is what LLaDA's own schedule is called by.
+        scheduled = any(given.get(name) is not None for name in ("steps", "steps_per_block"))
+        default = SCHEDULE if scheduled else DEFAULT_COMMIT
+        return Parts(policy, COMMITS.find(chosen("commit", default)), cache)
     if chosen("commit", policy.name) != policy.name:
         raise UserError(
             f"policy {policy.name} has a commit rule of its own, so commit is not taken"

@@ -77,7 +77,7 @@ class Engine:
         """Queue a request whose handle somebody holds already."""
         with self._turn:
             try:
-                row = Row(handle, self.special)
+                row = Row(handle)
             except Exception as error:
                 self._refuse(handle, error)
                 return

@@ -37,7 +37,6 @@ class Row:
     """A request, its policy, commit rule and cache, and its cost."""
 
     handle: Handle
-    special: SpecialTokens
     canvas: Canvas = field(init=False)
     policy: Policy = field(init=False)
     rule: CommitRule = field(init=False)
@@ -58,10 +57,10 @@ class Row:
     _forward: Forward | None = None  # the next one, once it was asked for
 
     def __post_init__(self) -> None:
+        self.canvas = self.handle.request.canvas
         params, special = self.params, self.special
         assert params.parts is not None
         policy, rule, cache = params.parts
-        self.canvas = self.handle.request.canvas
         self.policy, self.rule = policy(params, special), rule(params, special)
         # A policy that has to see everything in every step would only fill the memory.
         windowed = cache is not None and issubclass(policy, Windowed)
@@ -76,6 +75,10 @@ class Row:
     @property
     def params(self) -> DecodeParams:
         return self.handle.request.params
+
+    @property
+    def special(self) -> SpecialTokens:
+        return self.canvas.special
 
     # ── the next forward ─────────────────────────────────────────────────────────────────────
 
@@ -172,6 +175,7 @@ class Row:
         if self.params.logprobs:
             keep_alternatives(self.canvas, chosen, self.params.logprobs)
         self.committed += len(commit)
+        self._check_taken_back(before, remask)
         edits, moved = self._edit(step, remask)
         if self.first_token is None and len(self.final.returned):
             self.first_token = time.perf_counter()
@@ -227,7 +231,6 @@ class Row:
         """Take back what the rule takes back; unless the text is complete, edit; perhaps end."""
         taken: tuple[Edit, ...] = ()
         if len(remask):
-            self._check_taken_back(remask)
             taken = (Overwrite(remask, np.full(len(remask), self.special.mask)),)
         stays = self.canvas.hidden(remask)
         if self.params.early_stop and self._final(stays).is_complete:
@@ -266,13 +269,15 @@ class Row:
         if keeps is Keeps.ALL or committed[0] < canvas.masked.min(initial=canvas.length):
             raise EditError(f"policy {name} may not change a committed token")
 
-    def _check_taken_back(self, remask: Positions) -> None:
+    def _check_taken_back(self, before: Canvas, remask: Positions) -> None:
         """A rule takes back only what it wrote in the open block, if it says that it does."""
-        open_ = self._open_block(self.canvas if len(self.canvas.masked) else None)
-        if self.rule.keeps is not Keeps.BLOCKS or self.canvas.given[remask].any():
-            raise EditError(f"commit rule {self.rule.name} may not take these tokens back")
-        if len(remask) and open_ is not None and int(remask[0]) < open_:
-            raise EditError(f"commit rule {self.rule.name} may not reopen a finished block")
+        if not len(remask):
+            return
+        name = self.rule.name
+        if self.rule.keeps is not Keeps.BLOCKS or before.given[remask].any():
+            raise EditError(f"commit rule {name} may not take these tokens back")
+        if remask[0] < self._open_block(before):
+            raise EditError(f"commit rule {name} may not reopen a finished block")
 
     def _has_ended(self, step: Step) -> bool:
         """Where the policy says so; one that says nothing ends with its last MASK."""
@@ -307,13 +312,11 @@ class Row:
         """For a rule that takes tokens back, those of the open block are not final yet."""
         if self.rule.keeps is not Keeps.BLOCKS or not len(canvas.masked):
             return canvas
-        behind = np.arange(self._open_block(canvas) or 0, canvas.length)
+        behind = np.arange(self._open_block(canvas), canvas.length)
         return canvas.hidden(behind[~canvas.given[behind]])
 
-    def _open_block(self, canvas: Canvas | None) -> int | None:
+    def _open_block(self, canvas: Canvas) -> int:
         """The first cell of the block that is being written."""
-        if canvas is None:
-            return None
         size: int | None = getattr(self.params, "block_length", None)
         return int(canvas.masked[0]) // size * size if size is not None else 0
 

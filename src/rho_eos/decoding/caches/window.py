@@ -80,7 +80,8 @@ class Window(Cache):
         self.written[changed] = True
         self.steps += 1
         self.commits += len(changed)
-        sure = prediction.at(prediction.among(changed)).confidence
+        committed = prediction.among(np.intersect1d(changed, canvas.masked, assume_unique=True))
+        sure = prediction.at(committed).confidence
         unsure = len(sure) > 0 and float(sure.min()) < params.cache_unsure
         full = self.steps >= params.cache_steps or self.commits >= params.cache_commits
         self.stale = self.stale or full or unsure

@@ -4,7 +4,7 @@ For checkpoints with a token EXPAND, in which EOS at a MASK means that nothing b
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,17 +12,23 @@ from rho_eos.base.errors import UserError
 from rho_eos.base.settings import Settings, setting
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.canvas import Canvas, Positions, no_positions
-from rho_eos.decoding.commit import ORDER, CommitRule, Order, ranked
+from rho_eos.decoding.commit import ORDER, CommitRule, ranked
 from rho_eos.decoding.edits import Delete, Insert
 from rho_eos.decoding.params import LONGEST, DecodeParams
 from rho_eos.decoding.policy import Infills, Policy, Step, Windowed
-from rho_eos.decoding.prediction import Prediction
+from rho_eos.decoding.prediction import Needs, Prediction
 from rho_eos.decoding.registry import register_policy
+
+
+#: The orders of the published code, in ours.
+PUBLISHED: dict[str, Any] = {"maskgit_plus": "confidence", "topk_margin": "margin"}
 
 
 class DreamOnParams(DecodeParams):
     initial_length: int = setting(16, "MASKs that a gap starts with", ge=1, le=LONGEST)
-    order: Order = setting("entropy", ORDER)
+    order: Literal["entropy", "confidence", "margin", "maskgit_plus", "topk_margin"] = setting(
+        "entropy", f"{ORDER}; maskgit_plus and topk_margin are the published code's names"
+    )
     steps: int = setting(128, "give up after so many forwards", ge=1, le=LONGEST)
     context: int | None = setting(
         None, "longest row, prefix and suffix included; none: the model's", ge=1, le=LONGEST
@@ -48,8 +54,13 @@ class OneByOne(CommitRule):
     name = "dreamon"
     Params = Settings  # type: ignore[assignment] # it has no other than the policy's
 
+    def __init__(self, params: "DreamOnParams", special: SpecialTokens) -> None:
+        super().__init__(params, special)
+        self.order = PUBLISHED.get(params.order, params.order)
+        self.needs = Needs(entropy=self.order == "entropy", margin=self.order == "margin")
+
     def __call__(self, canvas: Canvas, candidates: Prediction) -> Positions:  # noqa: ARG002
-        first = ranked(candidates, self.params.order)[:1]
+        first = ranked(candidates, self.order)[:1]
         token = int(candidates.at(first).token[0])
         return no_positions() if token in (self.special.expand, self.special.eos) else first
 
@@ -90,7 +101,8 @@ class DreamOn(Windowed, Infills, Policy):
         finished = True if canvas.step + 1 >= self.params.steps else None
         if len(commit):
             return Step(finished=finished)
-        chosen = ranked(prediction.at(canvas.masked), self.params.order)[:1]
+        order = PUBLISHED.get(self.params.order, self.params.order)
+        chosen = ranked(prediction.at(canvas.masked), order)[:1]
         edits: tuple[Insert | Delete, ...] = (Delete(self._deleted(canvas, int(chosen[0]))),)
         if prediction.at(chosen).token[0] == self.special.expand:
             self.expanded += 1
