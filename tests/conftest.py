@@ -95,3 +95,11 @@ def byte_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.checkpoints import write_checkpoint
 
     return write_checkpoint(tmp_path_factory.mktemp("byte-llada"))
+
+
+def golden_parameters(trace: dict[str, Any]) -> dict[str, Any]:
+    """A trace's own, where the released rule is called a preset."""
+    given = {"max_new_tokens": 256, **trace["parameters"]}
+    if given.get("preset") == "released":
+        given["policy"] = given.pop("preset")
+    return given

@@ -14,7 +14,7 @@ import torch
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.runner import ModelRunner
-from tests.conftest import DATA
+from tests.conftest import DATA, golden_parameters
 from tests.scripted import Recorded, RecordingEngine, run_all
 
 SPECIAL = SpecialTokens(mask=3, eos=2)
@@ -50,8 +50,7 @@ def decoded(golden_model: Any) -> tuple[dict[str, list[int]], dict[str, list[Rec
     order = np.random.default_rng(0).permutation(len(TRACES))
     for index in order:
         trace = TRACES[index]
-        limits = {"max_new_tokens": 256, **trace["parameters"]}
-        params = DecodeParams.from_mapping({**limits, "early_stop": False})
+        params = DecodeParams.from_mapping({**golden_parameters(trace), "early_stop": False})
         engine.add(trace["id"], trace["prompt_token_ids"], params)
     cores = torch.get_num_threads()
     torch.set_num_threads(2)  # they share the rows

@@ -82,18 +82,18 @@ def test_edits_together_are_what_a_list_of_cells_gives(
 ) -> None:
     canvas, edits = given
     before = canvas.copy()
-    edited = apply_edits(canvas, edits, MASK, LIMIT)
+    cells, went, changed = apply_edits(canvas, edits, MASK, LIMIT)
     tokens, moved = naive(canvas, edits)
-    assert edited.canvas.tolist() == tokens
-    assert edited.moved.tolist() == moved
+    assert cells.tolist() == tokens
+    assert went.tolist() == moved
     assert (canvas == before).all(), "the canvas that was given stays as it was"
-    old = edited.moved[edited.moved >= 0]
-    assert set(range(len(canvas))) - set(old.tolist()) <= set(edited.changed.tolist())
+    old = went[went >= 0]
+    assert set(range(len(canvas))) - set(old.tolist()) <= set(changed.tolist())
 
 
 @given(canvases_and_edits())
 def test_runs_say_the_same_as_moved(given: tuple[np.ndarray, tuple[Edit, ...]]) -> None:
-    moved = apply_edits(*given, MASK, LIMIT).moved
+    _, moved, _ = apply_edits(*given, MASK, LIMIT)
     written_out = [
         -1 if first is None else first + offset
         for first, count in runs(moved)
@@ -136,25 +136,24 @@ class Asks(Policy):
         self.keeps = keeps  # type: ignore[misc]
 
     def step(self, canvas: Canvas, prediction: Prediction, commit: np.ndarray) -> Step:
-        return Step(np.empty(0, dtype=np.int64), self.wanted)
+        return Step(self.wanted, commit=np.empty(0, dtype=np.int64))
 
 
 def canvas_after(canvas: list[int], edit: Edit, keeps: Keeps) -> list[int]:
     params = DecodeParams(initial_length=len(canvas), early_stop=False)
     row = Row(Handle(request_for("", [9], params, canvas)))
     row.policy = Asks((edit,), keeps)
-    nothing = np.empty(0)
-    masked = row.masked
-    guess = Prediction(masked, np.full(len(masked), 9), np.full(len(masked), 0.5), nothing)
-    row.advance(row.view(), guess)
-    return row.canvas.tolist()
+    masked = row.canvas.masked
+    sure = np.full(len(masked), 0.5)
+    row.advance(Prediction(masked, np.full(len(masked), 9), sure, sure))
+    return row.canvas.cells.tolist()
 
 
 def test_a_policy_changes_committed_tokens_only_as_it_has_declared() -> None:
     canvas = [7, 8, MASK, 7, MASK, 8]
     last, first = Trim(1), Delete(np.array([0]))
     masks = Delete(np.array([2, 4]))
-    for keeps in Keeps:
+    for keeps in (Keeps.ALL, Keeps.PREFIX, Keeps.NOTHING):
         assert canvas_after(canvas, masks, keeps) == [7, 8, 7, 8]
     with pytest.raises(EditError, match="may not change a committed token"):
         canvas_after(canvas, last, Keeps.ALL)

@@ -3,8 +3,7 @@
 import pytest
 
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.policy import figure
-from rho_eos.decoding.registry import find_policy
+from rho_eos.views.narration import explain, figure
 from tests.scripted import encode, engine_of, run_all, says
 
 
@@ -13,13 +12,7 @@ def told(text: str, **how: object) -> list[str]:
     params = DecodeParams(trace=True, **how)
     engine = engine_of(says(text, confidence=0.95))
     engine.add("only", encode("?"), params)
-    policy = find_policy(params.policy)
-    return [policy.explain(params, record) for record in run_all(engine)["only"].trace]
-
-
-def test_at_its_limit_landing_does_not_claim_to_see_an_end() -> None:
-    limits = {"initial_length": 16, "max_new_tokens": 16}
-    assert told("a" * 99, policy="landing", **limits) == ["The canvas is as long as it may be."]
+    return [explain(params, record) for record in run_all(engine)["only"].trace]
 
 
 def test_a_full_block_is_not_called_open() -> None:

@@ -4,6 +4,7 @@ The policy `released` is left out: it cuts committed tokens, as the code it foll
 """
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from rho_eos.base.outputs import Output
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.policies.rho_eos import RhoEosParams
 from tests.scripted import (
     END_OF_TURN,
     EOS,
@@ -51,12 +53,27 @@ def common(draw: st.DrawFn) -> dict[str, object]:
     return {
         **draw(lengths()),
         "block_length": draw(st.sampled_from([None, 1, 5, 32])),
-        "threshold": draw(st.sampled_from([0.5, 0.9, 1.0])),
         "early_stop": draw(st.booleans()),
         "defer_eos": draw(st.booleans()),
-        "tie": draw(st.sampled_from([0.0, 0.05, 1.0])),
         "min_new_tokens": draw(st.sampled_from([0, 0, 1])),
+        **draw(rules()),
     }
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> dict[str, object]:
+    """A commit rule with parameters of its own."""
+    half = st.sampled_from([0.5, 0.9, 1.0])
+    own: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+        "threshold": {"threshold": half, "tie": st.sampled_from([0.0, 0.05, 1.0])},
+        "quota": {"steps_per_block": st.none() | st.integers(1, 40), "threshold": half},
+        "factor": {"factor": st.sampled_from([0.3, 1.0, 4.0])},
+        "entropy-bound": {"gamma": st.sampled_from([0.0, 0.1, 3.0])},
+        "klass": {"threshold": half, "stability": st.sampled_from([0.01, 10.0])},
+        "wino": {"draft": half, "verify": st.sampled_from([0.0, 0.6, 1.0])},
+    }
+    rule = draw(st.sampled_from(sorted(own)))
+    return {"commit": rule, **{name: draw(values) for name, values in own[rule].items()}}
 
 
 @st.composite
@@ -89,15 +106,13 @@ def daedal(draw: st.DrawFn) -> DecodeParams:
 
 @st.composite
 def fixed(draw: st.DrawFn) -> DecodeParams:
-    fields = draw(common())
-    steps = draw(st.none() | st.integers(1, fields["initial_length"]))
-    return DecodeParams(policy="fixed", steps=steps, **fields)
+    return DecodeParams(policy="fixed", **draw(common()))
 
 
 @st.composite
 def ours(draw: st.DrawFn) -> DecodeParams:
     """The policies that are not from a paper, and dLLM-Var's rule."""
-    policy = draw(st.sampled_from(["frontier", "landing", "blocks", "scout"]))
+    policy = draw(st.sampled_from(["blocks", "scout"]))
     more = {}
     if policy == "scout":
         more = {name: draw(st.integers(0, 128)) for name in ("ahead", "margin")}
@@ -196,16 +211,22 @@ def guesses_at(script: Script, step: Recorded) -> list[tuple[int, int]]:
 
 
 @settings(max_examples=80, deadline=None)
-@given(scripts, policies)
+@given(scripts, policies.filter(lambda params: params.commit != "wino" or "eos" in params.policy))
 def test_a_committed_token_never_changes_and_only_masks_are_dropped(
     script: Script, params: DecodeParams
 ) -> None:
     _, steps = decode(script, params)
+    block = params.block_length or params.max_new_tokens
     for before, record, after in steps:
         expected = before.copy()
         for position, token, _ in record.committed:
             assert expected[position] == MASK
             expected[position] = token
+        open_ = int(np.flatnonzero(before == MASK)[0]) // block
+        for position, token in record.written if params.commit == "wino" else ():
+            if record.action == "hold" and token is None:  # taken back, in the open block
+                assert position // block == open_
+                expected[position] = MASK
         if record.action == "insert":  # DAEDAL replaced a MASK by several, and cut at L_max
             at = next(i for i, t in enumerate(after) if i >= len(expected) or t != expected[i])
             extra = params.expansion_base - 1
@@ -292,9 +313,9 @@ def test_it_holds_inside_the_region_and_moves_back_towards_it(
 def test_with_the_region_of_everything_it_is_fixed_length(
     script: Script, params: DecodeParams
 ) -> None:
-    shared = params.model_dump(include=set(DecodeParams(policy="fixed").model_fields) - {"policy"})
+    own = {"policy", *set(RhoEosParams.model_fields) - set(DecodeParams.model_fields)}
     free, _ = decode(script, params.replaced(rho_low=0, rho_high=1))
-    fix, _ = decode(script, DecodeParams(policy="fixed", **shared))
+    fix, _ = decode(script, DecodeParams(policy="fixed", **params.model_dump(exclude=own)))
     assert free.canvas_token_ids == fix.canvas_token_ids
     assert free.usage.nfe == fix.usage.nfe
 

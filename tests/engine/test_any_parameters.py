@@ -16,9 +16,10 @@ from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import Output
 from rho_eos.base.settings import bounds, choices, is_optional, kinds
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.params import DecodeParams, composed, parts_of
 from rho_eos.decoding.policy import Policy
 from rho_eos.decoding.registry import policies
+from rho_eos.decoding.schema import AXES, choices_of
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail
 from rho_eos.engine.runner import ModelRunner
@@ -90,15 +91,17 @@ def values(name: str, field: FieldInfo) -> st.SearchStrategy[Any]:
 
 @st.composite
 def any_parameters(draw: st.DrawFn) -> DecodeParams | None:
-    policy = draw(st.sampled_from(OURS))
-    fields = policies()[policy].Params.model_fields
+    axes: dict[str, str] = {"policy": draw(st.sampled_from(OURS))}
+    if policies()[axes["policy"]].rule is None:
+        axes["commit"] = draw(st.sampled_from(choices_of("commit")))
+    axes["cache"] = draw(st.sampled_from(choices_of("cache")))
     given = {
         name: draw(values(name, field))
-        for name, field in fields.items()
-        if name != "policy" and (name in SHORT or draw(st.booleans()))
+        for name, field in composed(parts_of(axes)).model_fields.items()
+        if name not in AXES and (name in SHORT or draw(st.booleans()))
     }
     try:
-        return DecodeParams(policy=policy, **given)
+        return DecodeParams(**axes, **given)
     except UserError:  # several of them do not go together; any other error is a failure
         return None
 

@@ -13,7 +13,7 @@ from rho_eos import LLM, DecodeParams
 from rho_eos.decoding.canvas import Canvas
 from rho_eos.decoding.policy import Policy, Step
 from rho_eos.decoding.prediction import Prediction
-from rho_eos.decoding.registry import _policies, register_policy
+from rho_eos.decoding.registry import POLICIES, register_policy
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.scoring import Masked, score
 from tests import forks
@@ -57,7 +57,7 @@ def test_a_row_ends_with_a_sentence_and_its_mates_go_on(
     params = DecodeParams(temperature=temperature, top_k=50, **PARAMS)
     prompts = [llm.preparer.prepare(f"question {number}", params) for number in range(8)]
     want = llm.engine.finish([llm.engine.submit(request) for request in prompts])
-    bad = request_for("bad", prompts[0].prompt, params, processors=(processor,))
+    bad = request_for("bad", prompts[0].canvas.prompt.tolist(), params, processors=(processor,))
     handles = [llm.engine.submit(request) for request in (*prompts[:4], bad, *prompts[4:])]
     while llm.engine.has_work:
         llm.engine.step()
@@ -108,7 +108,7 @@ def test_a_signal_of_any_number_is_json(signal: float) -> None:
         engine.add("only", encode("?"), DecodeParams(policy="odd-signal", trace=True))
         line = run_all(engine)["only"].as_dict()
     finally:
-        del _policies["odd-signal"]
+        del POLICIES._things["odd-signal"]
     want = 0.5 if np.isfinite(signal) else None
     assert json.loads(json.dumps(line, allow_nan=False))["trace"][0]["signal"] == want
 

@@ -23,7 +23,7 @@ LENGTH = {"initial_length": 12, "max_new_tokens": 12}
 def row_of(needs: Needs, prompt: list[int], **request: Any) -> Row:
     params = DecodeParams(policy="fixed", **LENGTH)
     row = Row(Handle(request_for("", prompt, params, **request)))
-    row.policy.needs = needs
+    row.needs = needs
     return row
 
 

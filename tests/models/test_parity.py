@@ -137,10 +137,10 @@ def test_the_runner_reads_these_logits(name: str, parity_model: Load) -> None:
     rows = [Row(Handle(request_for("", prompt, params))) for prompt in prompts]
     predictions = ModelRunner(model, SPECIAL).predict(rows)
     for row, prediction in zip(rows, predictions, strict=True):
-        ids = torch.from_numpy(np.concatenate((row.prompt, row.canvas)))
+        ids = torch.from_numpy(np.concatenate((row.canvas.prompt, row.canvas.cells)))
         with torch.inference_mode():
             probabilities = model(ids[None]).logits[0].softmax(-1)
-        read_from = len(row.prompt) - model.prediction_shift
+        read_from = len(row.canvas.prompt) - model.prediction_shift
         expected = probabilities[read_from : read_from + 6]
         assert prediction.eos_probability == pytest.approx(expected[:, SPECIAL.eos].numpy(), 1e-4)
         expected_without_mask = expected.clone()

@@ -214,9 +214,15 @@ def composed(parts: Parts) -> type[DecodeParams]:
     """The parameters of these three together. The policy's own declaration of a name counts."""
     bases: list[Any] = [part.Params for part in parts if part is not None]
     name = "-".join(part.name for part in parts if part is not None)
-    own: type[DecodeParams] = create_model(name, __base__=tuple(dict.fromkeys(bases)))
+    # A class that another one of them extends already adds nothing.
+    own_bases = [base for base in dict.fromkeys(bases) if not _is_extended(base, bases)]
+    own: type[DecodeParams] = create_model(name, __base__=tuple(own_bases))
     own.parts = parts
     return own
+
+
+def _is_extended(base: type, bases: list[type]) -> bool:
+    return any(other is not base and issubclass(other, base) for other in bases)
 
 
 def _made_again(given: Mapping[str, Any]) -> DecodeParams:
