@@ -1,18 +1,8 @@
-"""The sandbox backends that tests run on, and the command line."""
+"""The command line, for tests that go through it."""
 
 import pytest
 
-from rho_sandbox import Backend, unavailable
 from tests.evals.command import Command
-from tests.support import require
-
-
-@pytest.fixture(params=[Backend.BUBBLEWRAP, Backend.NAMESPACES], ids=str)
-def backend(request: pytest.FixtureRequest) -> Backend:
-    """Each backend that confines; the test skips, with the reason, where it does not work."""
-    reason = unavailable(request.param)
-    require(reason is None, f"the sandbox backend {request.param} does not work here: {reason}")
-    return request.param
 
 
 @pytest.fixture

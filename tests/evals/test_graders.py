@@ -14,7 +14,7 @@ from rho_eos.evals import Sample, find_task
 from rho_eos.evals.graders import math_verifier
 from rho_eos.evals.graders.math_verifier import MathVerifier
 from rho_eos.evals.tasks.code_task import CodeTask
-from rho_sandbox import Limits, probe_backend
+from rho_sandbox import Limits, NoSandboxError, probe_backend
 from tests.evals.fixtures import BROKEN, TASKS, sample, samples
 from tests.support import require
 
@@ -26,7 +26,7 @@ each_item = pytest.mark.parametrize(("task", "item"), ITEMS, ids=[item.id for _,
 def sandbox_works() -> None:
     try:
         probe_backend()
-    except UserError as error:
+    except NoSandboxError as error:
         require(False, str(error))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rho_eos.base.errors import UserError
 from rho_eos.evals.graders import GRADERS, make_grader
-from rho_sandbox import Backend
+from rho_sandbox import Backend, NoSandboxError
 
 FIELDS = {"tests": "assert double(4) == 8", "head": "import math"}
 CODE = "def double(x):\n    return {}"
@@ -124,6 +124,20 @@ def test_code_runs_in_the_sandbox_it_is_confined_to(
     grader = make_grader("python").confined(backend)
     assert grader.grade(FENCED.format("2 * x"), "", FIELDS).correct
     assert used == [backend]
+
+
+def test_without_a_sandbox_the_user_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise NoSandboxError("no sandbox works here: unshare failed")
+
+    from rho_eos.evals.graders import python_tests
+
+    monkeypatch.setattr(python_tests, "run_python", refuse)
+    monkeypatch.setattr(python_tests, "probe_backend", refuse)
+    with pytest.raises(UserError, match=r"unshare failed.*--unsafe-code"):
+        make_grader("python").grade(FENCED.format("2 * x"), "", FIELDS)
+    with pytest.raises(UserError, match=r"unshare failed.*--unsafe-code"):
+        python_tests.find_sandbox(unsafe=False)
 
 
 @pytest.mark.parametrize(
