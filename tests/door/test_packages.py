@@ -17,7 +17,7 @@ NEEDED = {"bwrap": "bubblewrap", "chromium": "chromium", "systemd-analyze": "sys
 
 
 class Machine:
-    """A machine with some of the programs that tests need, and a user who may or may not install."""
+    """Some of the programs that tests need, and a user who may or may not install the others."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
