@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from rho_sandbox import Backend, unavailable
-from tests.support import require
+from rho_sandbox import Backend
+from tests.support import require_sandbox
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every process
 # they start; some tests send it.
@@ -79,8 +79,7 @@ def _reason(report: pytest.TestReport) -> str:
 @pytest.fixture(params=[Backend.BUBBLEWRAP, Backend.NAMESPACES], ids=str)
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each sandbox that confines; where one does not work, its tests skip with the reason."""
-    reason = unavailable(request.param)
-    require(reason is None, f"the sandbox {request.param} does not work: {reason}")
+    require_sandbox(request.param)
     return request.param
 
 
