@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from rho_sandbox import Backend
+from tests.evals.command import Command, Result, Run
 from tests.support import require_sandbox
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every process
@@ -101,6 +102,23 @@ def use_cores() -> Iterator[Callable[[int], None]]:
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command line, run in this process."""
+    return Command(monkeypatch, capsys)
+
+
+@pytest.fixture
+def run(command: Command, byte_checkpoint: Path) -> Run:
+    """The same, on a small checkpoint unless it names a model."""
+
+    def run(*words: object, stdin: str = "", model: object = byte_checkpoint) -> Result:
+        asks = words[:1] in (("generate",), ("chat",), ("watch",)) and model is not None
+        return command(*words, *(("--model", model) if asks else ()), stdin=stdin)
+
+    return run
 
 
 @pytest.fixture(scope="session")
