@@ -12,6 +12,8 @@ TORCH ?= torch==2.13.0
 CONSTRAINTS ?= -c constraints.txt
 # Processes that run tests at once: some of them always wait for something.
 WORKERS ?= 3
+# Which tests: all, or some (make test TESTS=tests/decoding).
+TESTS ?=
 
 .PHONY: setup packages demo test test-clients attack audit lint format docs reproduce bench bench-cache bench-serve clean help
 
@@ -37,7 +39,7 @@ packages: ## the Debian packages that some tests need: bubblewrap, chromium, sys
 	@PYTHON="$(PYTHON)" .ci/packages
 
 test: packages $(DEV) ## all tests; the last line says what could not be tried on this machine
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # Other people's clients have requirements of their own.
 CLIENTS := .venv-clients
