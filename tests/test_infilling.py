@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.infill import cases, put_back, restored
 from rho_eos import LLM, DecodeParams, UserError
+from rho_eos.decoding.registry import policies
 from rho_eos.embedded.tasks import held_out
 from rho_eos.text.infilling import lay_out
 from tests.evals.command import Run
@@ -125,9 +126,7 @@ def test_token_ids_may_be_a_template(llm: LLM) -> None:
     assert len(output.token_ids) == 3 and output.canvas_token_ids[2] == 71
 
 
-@pytest.mark.parametrize(
-    "policy", ["rho-eos", "daedal", "released", "frontier", "landing", "blocks", "scout"]
-)
+@pytest.mark.parametrize("policy", sorted({*policies()} - {"cal", "dreamon", "fixed"}))
 def test_policies_that_end_with_the_text_take_no_suffix(llm: LLM, policy: str) -> None:
     sentence = rf"policy {policy} lets its canvas end where .* take one of cal, fixed"
     with pytest.raises(UserError, match=sentence):
