@@ -33,6 +33,7 @@ DATA = Path(__file__).parent / "data"
 LONGEST = (
     "test_ray_data.py",
     "test_golden.py",
+    "test_checkpoint.py",
     "test_train.py",
     "test_against_reference.py",
     "test_ray_serve.py",
