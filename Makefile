@@ -12,8 +12,10 @@ TORCH ?= torch==2.13.0
 CONSTRAINTS ?= -c constraints.txt
 # Processes that run tests at once: some of them always wait for something.
 WORKERS ?= 3
+# Which tests: all, or some (make test TESTS=tests/decoding).
+TESTS ?=
 
-.PHONY: setup demo test test-clients attack audit lint format docs reproduce bench bench-cache bench-serve clean help
+.PHONY: setup packages demo test test-clients attack audit lint format docs reproduce bench bench-cache bench-serve clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/ —/'
@@ -26,15 +28,18 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP) -e ".[serve]" $(CONSTRAINTS)
 	@touch $@
 
-$(DEV): $(READY)
-	$(PIP) -e ".[dev]" $(CONSTRAINTS)
+$(DEV): $(READY) docs/requirements.txt
+	$(PIP) -e ".[dev]" -r docs/requirements.txt $(CONSTRAINTS)
 	@touch $@
 
 demo: $(READY) ## ρ-EOS beside fixed length and DAEDAL on the embedded model
 	@$(BIN)/python examples/demo.py
 
-test: $(DEV) ## all tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+packages: ## the Debian packages that some tests need: bubblewrap, chromium, systemd
+	@PYTHON="$(PYTHON)" .ci/packages
+
+test: packages $(DEV) ## all tests; the last line says what could not be tried on this machine
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # Other people's clients have requirements of their own.
 CLIENTS := .venv-clients
@@ -46,7 +51,7 @@ $(CLIENTS)/.ready: clients/requirements.txt
 test-clients: $(READY) $(CLIENTS)/.ready ## langchain-openai, litellm and llama-index against a real server
 	RHO_EOS_PYTHON=$(abspath $(BIN)/python) $(CLIENTS)/bin/python -m pytest -q -p no:cacheprovider -c clients/pytest.ini clients
 
-attack: $(DEV) ## everything that attacks sandbox, server, engine, files and checkpoints, at length
+attack: packages $(DEV) ## everything that attacks sandbox, server, engine, files and checkpoints, at length
 	@$(BIN)/python -m tests.attack $(AREAS)
 
 audit: $(READY) ## known vulnerabilities of the tested versions; asks a database on the network
@@ -63,8 +68,16 @@ format: $(DEV) ## let ruff format and fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(DEV) ## the documentation site, in site/; a broken link or reference is an error
-	$(BIN)/zensical build --strict --clean
+# The site is made from the sources as text, so it needs neither torch nor the package.
+DOCS := .venv-docs
+$(DOCS)/.ready: docs/requirements.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r $< $(CONSTRAINTS)
+	@touch $@
+
+docs: $(DOCS)/.ready ## the documentation site, in site/; a broken link or reference is an error
+	$(DOCS)/bin/zensical build --strict --clean
+	@echo "The site is built: open $(CURDIR)/site/index.html in a browser."
 
 reproduce: $(DEV) ## the paper's tables and figures on the embedded model, about a quarter of an hour
 	$(BIN)/rho-eos reproduce all --model tiny --limit 40 --out reproduction
@@ -78,5 +91,5 @@ bench-cache: $(DEV) ## what the window cache saves on the embedded model, about 
 bench-serve: $(DEV) ## throughput of the server under load, exact and with the window cache
 	@$(BIN)/python -m benchmarks.serve_load
 
-clean: ## remove the environment and caches
-	rm -rf $(VENV) $(CLIENTS) .cache .mypy_cache .pytest_cache .ruff_cache site
+clean: ## remove the environments and caches
+	rm -rf $(VENV) $(CLIENTS) $(DOCS) .cache .mypy_cache .pytest_cache .ruff_cache site

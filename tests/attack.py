@@ -21,7 +21,7 @@ TESTS = Path(__file__).parent
 LONG = os.environ.get("RHO_EOS_ATTACK") == "long"
 #: What is attacked, and by which tests. A pattern that fits no file is a mistake.
 AREAS: dict[str, tuple[str, ...]] = {
-    "sandbox": ("evals/test_sandbox*.py", "evals/test_graders.py"),
+    "sandbox": ("sandbox/test_*.py", "evals/test_graders.py"),
     "server": (
         "server/test_bad_input.py",
         "server/test_connections.py",

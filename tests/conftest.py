@@ -1,5 +1,6 @@
 """Fixtures that several rooms use."""
 
+import collections
 import gc
 import signal
 import ssl
@@ -10,6 +11,10 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from rho_sandbox import Backend
+from tests.evals.command import Command, Result, Run
+from tests.support import require_sandbox
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every process
 # they start; some tests send it.
@@ -28,17 +33,18 @@ DATA = Path(__file__).parent / "data"
 LONGEST = (
     "test_ray_data.py",
     "test_golden.py",
+    "test_checkpoint.py",
     "test_train.py",
     "test_against_reference.py",
     "test_ray_serve.py",
-    "test_sandbox_escapes.py",
+    "test_escapes.py",
     "test_run.py",
     "test_load.py",
     "test_faults.py",
     "test_hub.py",
     "test_benchmark.py",
     "test_graders.py",
-    "test_sandbox_verdict.py",
+    "test_verdict.py",
     "test_window_cache.py",
 )
 
@@ -56,6 +62,27 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Say in the very last line what this machine could not try, and why."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter is not None else []
+    if skipped:
+        reasons = collections.Counter(_reason(report) for report in skipped)
+        each = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
+        print(f"Not tried here, {len(skipped)} tests: {each}")
+
+
+def _reason(report: pytest.TestReport) -> str:
+    return str(report.longrepr[2]).removeprefix("Skipped: ")
+
+
+@pytest.fixture(params=[Backend.BUBBLEWRAP, Backend.NAMESPACES], ids=str)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each sandbox that confines; where one does not work, its tests skip with the reason."""
+    require_sandbox(request.param)
+    return request.param
 
 
 @cache
@@ -76,6 +103,23 @@ def use_cores() -> Iterator[Callable[[int], None]]:
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command line, run in this process."""
+    return Command(monkeypatch, capsys)
+
+
+@pytest.fixture
+def run(command: Command, byte_checkpoint: Path) -> Run:
+    """The same, on a small checkpoint unless it names a model."""
+
+    def run(*words: object, stdin: str = "", model: object = byte_checkpoint) -> Result:
+        asks = words[:1] in (("generate",), ("chat",), ("watch",)) and model is not None
+        return command(*words, *(("--model", model) if asks else ()), stdin=stdin)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rho_sandbox import Backend, unavailable
+
 
 def require(condition: bool, reason: str) -> None:
     """Skip, with the reason, where what a test needs is absent; fail where it must be there."""
@@ -17,6 +19,14 @@ def require(condition: bool, reason: str) -> None:
     if os.environ.get("RHO_EOS_REQUIRE_ALL") == "1":
         pytest.fail(f"RHO_EOS_REQUIRE_ALL is set, but {reason}")
     pytest.skip(reason)
+
+
+def require_sandbox(*backends: Backend) -> None:
+    """Skip where none of these confines code; without a name, where none at all does."""
+    wanted = backends or (Backend.BUBBLEWRAP, Backend.NAMESPACES)
+    reasons = {each: unavailable(each) for each in wanted}
+    listed = "; ".join(f"the sandbox {each} does not work: {why}" for each, why in reasons.items())
+    require(None in reasons.values(), listed)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60, what: str = "") -> None:

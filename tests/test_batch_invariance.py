@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import Callable
+from itertools import cycle
 
 import numpy as np
 import pytest
 import torch
 
 from rho_eos import LLM, DecodeParams
+from rho_eos.decoding.registry import policies
 from rho_eos.embedded.tasks import TASKS, held_out
 from rho_eos.engine.batch import RowInput, pack
 from rho_eos.models.attention import PackedRows
@@ -21,9 +23,7 @@ PARAMS = {
     ],
     "mixed policies": [
         DecodeParams(policy=policy, initial_length=48, max_new_tokens=96)
-        for _, policy in zip(
-            PROMPTS, ["rho-eos", "fixed", "daedal", "released"] * len(PROMPTS), strict=False
-        )
+        for _, policy in zip(PROMPTS, cycle(sorted({*policies()} - {"cal", "dreamon"})))
     ],
 }
 

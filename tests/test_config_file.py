@@ -15,11 +15,6 @@ from tests.evals.command import Command
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(monkeypatch, capsys)
-
-
-@pytest.fixture
 def config(tmp_path: Path, byte_checkpoint: Path) -> Path:
     path = tmp_path / "options.yaml"
     path.write_text(

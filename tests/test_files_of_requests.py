@@ -20,11 +20,6 @@ from tests.support import largest_file
 SHORT = ("--initial-length", "16", "--max-new-tokens", "32")
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(monkeypatch, capsys)
-
-
 class Job:
     """`generate` on two files of a folder."""
 

@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks.infill import cases, put_back, restored
 from rho_eos import LLM, DecodeParams, UserError
+from rho_eos.decoding.registry import policies
 from rho_eos.embedded.tasks import held_out
 from rho_eos.text.infilling import lay_out
-from tests.test_cli import Run, run  # noqa: F401  a fixture
+from tests.evals.command import Run
 
 FIXED = {"policy": "fixed", "initial_length": 6}
 QUESTION = "Write a Python function that takes a list xs:\n1) add 3 to each\n2) reverse the list"
@@ -125,9 +126,7 @@ def test_token_ids_may_be_a_template(llm: LLM) -> None:
     assert len(output.token_ids) == 3 and output.canvas_token_ids[2] == 71
 
 
-@pytest.mark.parametrize(
-    "policy", ["rho-eos", "daedal", "released", "frontier", "landing", "blocks", "scout"]
-)
+@pytest.mark.parametrize("policy", sorted({*policies()} - {"cal", "dreamon", "fixed"}))
 def test_policies_that_end_with_the_text_take_no_suffix(llm: LLM, policy: str) -> None:
     sentence = rf"policy {policy} lets its canvas end where .* take one of cal, fixed"
     with pytest.raises(UserError, match=sentence):
@@ -253,7 +252,7 @@ def test_the_canvas_is_bounded_by_what_text_leaves_of_the_context(llm: LLM) -> N
     assert request.params.max_new_tokens == llm.context_length - request.given_tokens
 
 
-def test_a_hole_in_a_file(run: Run, tmp_path: Path, llm: LLM) -> None:  # noqa: F811
+def test_a_hole_in_a_file(run: Run, tmp_path: Path, llm: LLM) -> None:
     source = tmp_path / "hole.py"
     for text in ("a___\r\nb\n", "a___b"):
         source.write_bytes(text.encode())
@@ -283,7 +282,7 @@ def test_the_hole_of_the_documentation(tmp_path: Path) -> None:
     assert (tmp_path / "filled.py").read_text() == wanted
 
 
-def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None:  # noqa: F811
+def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None:
     how = ("--policy", "fixed", "--initial-length", "6", "--json")
     found = run("generate", "ab", "--suffix", "yz", *how)
     expected = llm.infill("ab", "yz", FIXED)
@@ -316,7 +315,7 @@ def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None
 
 
 def test_what_holds_for_a_file_does_not_break_its_gaps(
-    run: Run,  # noqa: F811
+    run: Run,
     tmp_path: Path,
     llm: LLM,
 ) -> None:
@@ -347,7 +346,7 @@ def test_what_holds_for_a_file_does_not_break_its_gaps(
         assert refused.code == 2 and f"{next(iter(bad))} takes a" in refused.err
 
 
-def test_bytes_that_are_no_text_get_a_sentence(run: Run) -> None:  # noqa: F811
+def test_bytes_that_are_no_text_get_a_sentence(run: Run) -> None:
     for words in (("a", "--suffix", "\udcff"), ("--template", "a\udcff ___")):
         refused = run("generate", *words)
         assert refused.code == 2 and "half a character" in refused.err

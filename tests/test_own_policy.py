@@ -41,9 +41,9 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def command(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.setenv("COLUMNS", "160")
-    return Command(monkeypatch, capsys)
+    return command
 
 
 def test_the_example_is_about_thirty_lines() -> None:

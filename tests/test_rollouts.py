@@ -257,11 +257,6 @@ def test_a_number_of_samples_that_is_none_is_refused(llm: LLM, n: Any) -> None:
         llm.generate(PROMPTS, n=n)
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(monkeypatch, capsys)
-
-
 WORDS = ("--initial-length", "16", "--max-new-tokens", "32", "--temperature", "1.5")
 
 

@@ -1,6 +1,7 @@
 """What a process decides once: which model, where it runs, how much runs together."""
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, TypedDict
 
 from rho_eos.base.settings import Settings, Texts, setting
 from rho_eos.decoding.params import LONGEST, DecodeParams
@@ -54,3 +55,27 @@ class EngineConfig(Settings):
             for name, value in self.model_dump().items()
             if name in DecodeParams.model_fields and value is not None
         }
+
+
+class EngineOptions(TypedDict, total=False):
+    """The fields of `EngineConfig` but `model`, as keywords that a type checker knows."""
+
+    revision: str | None
+    device: str
+    dtype: Literal["auto", "float32", "bfloat16", "float16"]
+    quantization: Literal["none", "int8", "int4"]
+    compile: bool
+    max_rows: int
+    max_positions: int
+    logits_megabytes: int
+    cache: Literal["none", "window"] | None
+    cache_window: int | None
+    cache_back: int | None
+    cache_commits: int | None
+    cache_steps: int | None
+    cache_unsure: float | None
+    max_cache_megabytes: int
+    mask_token_id: int | None
+    eos_token_id: int | None
+    end_of_turn_id: int | None
+    plugin: str | Sequence[str]

@@ -5,12 +5,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import Output
 from rho_eos.base.plugins import load_plugins
-from rho_eos.config import EngineConfig
+from rho_eos.config import EngineConfig, EngineOptions
 from rho_eos.decoding.params import DecodeParams, merged, seeded
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.preparation import Preparer
@@ -40,7 +40,7 @@ class LLM:
         >>> llm.generate([prompt], DecodeParams(policy="rho-eos"))[0].text
     """
 
-    def __init__(self, model: str = "tiny", **options: Any) -> None:
+    def __init__(self, model: str = "tiny", **options: Unpack[EngineOptions]) -> None:
         self.config = EngineConfig.from_mapping({"model": model, **options})
         load_plugins(self.config.plugin)
         self.checkpoint = open_checkpoint(self.config)

@@ -59,12 +59,13 @@ root, they run the code as a user that nobody else is. Which one works is found 
 
 from rho_sandbox.backends import probe_backend, run_python, unavailable
 from rho_sandbox.launch import Backend
-from rho_sandbox.run import DEFAULT_LIMITS, Limits, SandboxError, SandboxResult
+from rho_sandbox.run import DEFAULT_LIMITS, Limits, NoSandboxError, SandboxError, SandboxResult
 
 __all__ = [
     "DEFAULT_LIMITS",
     "Backend",
     "Limits",
+    "NoSandboxError",
     "SandboxError",
     "SandboxResult",
     "probe_backend",

@@ -4,11 +4,11 @@ import shutil
 import tempfile
 from functools import cache
 
-from rho_eos.base.errors import UserError
 from rho_sandbox.launch import Backend, Setup, possible_setups
 from rho_sandbox.run import (
     DEFAULT_LIMITS,
     Limits,
+    NoSandboxError,
     SandboxError,
     SandboxResult,
     last_line,
@@ -35,7 +35,11 @@ def run_python(
 
 
 def probe_backend(unsafe: bool = False) -> Backend:
-    """The first backend that works here; with `unsafe`, no confinement rather than an error."""
+    """The first backend that works here.
+
+    Where none does, this raises `NoSandboxError`; with `unsafe` it chooses the backend that
+    confines nothing instead.
+    """
     reasons = []
     for backend in (Backend.BUBBLEWRAP, Backend.NAMESPACES):
         reason = unavailable(backend)
@@ -44,9 +48,9 @@ def probe_backend(unsafe: bool = False) -> Backend:
         reasons.append(f"{backend}: {reason}")
     if unsafe:
         return Backend.UNSAFE
-    raise UserError(
-        f"no sandbox for model-written code works here ({'; '.join(reasons)}): install bubblewrap,"
-        " allow user namespaces, or pass --unsafe-code to run it without confinement"
+    raise NoSandboxError(
+        f"no sandbox for model-written code works here ({'; '.join(reasons)}): install bubblewrap"
+        " or allow user namespaces"
     )
 
 
@@ -59,7 +63,7 @@ def unavailable(backend: Backend) -> str | None:
 def working_setup(backend: Backend) -> Setup:
     outcome = probe(backend)
     if isinstance(outcome, str):
-        raise UserError(f"the sandbox backend {backend} does not work here: {outcome}")
+        raise NoSandboxError(f"the sandbox backend {backend} does not work here: {outcome}")
     return outcome
 
 

@@ -57,6 +57,10 @@ class SandboxError(RuntimeError):
     """The sandbox could not be set up: nothing was run, and nothing can be said about the code."""
 
 
+class NoSandboxError(SandboxError):
+    """No backend confines code on this machine, or the one that was asked for does not."""
+
+
 def last_line(text: str) -> str:
     return text.strip().rpartition("\n")[2]
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.evals.command import Command
 from tests.support import require
 
 
@@ -28,8 +27,3 @@ def cluster() -> Iterator[str]:
     )
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(monkeypatch, capsys)

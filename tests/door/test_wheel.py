@@ -101,7 +101,10 @@ def test_the_core_commands_run_and_the_others_name_their_extra(
 ) -> None:
     script = environment / "bin" / "rho-eos"
     version = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
-    assert version.stdout.startswith("rho-eos ")
+    (installed,) = environment.glob("lib/python*/site-packages/rho_eos-*.dist-info")
+    about = Distribution.at(installed)
+    assert version.stdout == f"rho-eos {about.version}\n"
+    assert "rho_eos/py.typed" in map(str, about.files or [])
     (tmp_path / "in.jsonl").write_text(json.dumps({"prompt": PROMPT}) + "\n")
     math = ROOT / "tests" / "data" / "evals" / "math500.jsonl"
     (tmp_path / "math500.jsonl").write_text(math.read_text())

@@ -20,7 +20,7 @@ from tests import forks
 from tests.checkpoints import write_checkpoint
 from tests.requests import request as request_for
 from tests.scripted import encode, engine_of, run_all, says
-from tests.server.test_streams import events
+from tests.server.clients import events
 
 PARAMS = {"initial_length": 16, "max_new_tokens": 24}
 SENTENCE = "the model failed: its logits are NaN or infinite"

@@ -1,6 +1,8 @@
 """Commands run in this process, with what they printed."""
 
+import io
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -14,6 +16,9 @@ class Result(NamedTuple):
     err: str
 
 
+Run = Callable[..., Result]
+
+
 class Command:
     """`command("eval", "--tasks", …)` is `rho-eos eval --tasks …`."""
 
@@ -21,8 +26,10 @@ class Command:
         self.monkeypatch = monkeypatch
         self.capsys = capsys
 
-    def __call__(self, *words: object) -> Result:
+    def __call__(self, *words: object, stdin: str | None = None) -> Result:
         self.monkeypatch.setattr(sys, "argv", ["rho-eos", *map(str, words)])
+        if stdin is not None:
+            self.monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         with pytest.raises(SystemExit) as exited:
             main()
         captured = self.capsys.readouterr()

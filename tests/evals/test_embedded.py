@@ -14,6 +14,7 @@ from rho_eos.embedded.tokenizer import build_tokenizer
 from rho_eos.evals import find_task, task_names
 from rho_eos.evals.tasks.embedded import sample_of
 from rho_eos.text.prompts import encode_prompt
+from tests.support import require_sandbox
 from training.rows import RowMaker
 
 NAMES = ("tiny-gsm", "tiny-math", "tiny-mbpp", "tiny-humaneval")
@@ -61,12 +62,14 @@ def test_the_gold_answer_is_right(name: str, seed: int) -> None:
 @settings(max_examples=8, deadline=None)
 @given(names, st.integers(0, 10**6))
 def test_empty_and_cut_off_answers_are_wrong(name: str, seed: int) -> None:
+    require_sandbox()
     answer = TASKS[name].problem(seed).answer
     assert not right(name, seed, "")
     assert not right(name, seed, answer[: len(answer) // 2])
 
 
 def test_another_program_that_does_the_same_is_right() -> None:
+    require_sandbox()
     answer = TASKS["tiny-mbpp"].problem(3, difficulty=2).answer
     uncommented = re.sub(r"    #.*\n", "", answer)
     assert uncommented != answer
@@ -82,6 +85,7 @@ def test_a_wrong_number_is_wrong() -> None:
 
 
 def test_a_program_counts_by_what_it_does_not_how_it_is_written() -> None:
+    require_sandbox()
     task = find_task("tiny-mbpp")
     [sample] = task.load(limit=1)
     other = task.gold(sample).replace("xs", "numbers")

@@ -14,9 +14,9 @@ from rho_eos.evals import Sample, find_task
 from rho_eos.evals.graders import math_verifier
 from rho_eos.evals.graders.math_verifier import MathVerifier
 from rho_eos.evals.tasks.code_task import CodeTask
-from rho_sandbox import Limits, probe_backend
+from rho_sandbox import Limits
 from tests.evals.fixtures import BROKEN, TASKS, sample, samples
-from tests.support import require
+from tests.support import require_sandbox
 
 ITEMS = [(task, item) for task in TASKS for item in samples(task)]
 each_item = pytest.mark.parametrize(("task", "item"), ITEMS, ids=[item.id for _, item in ITEMS])
@@ -24,10 +24,7 @@ each_item = pytest.mark.parametrize(("task", "item"), ITEMS, ids=[item.id for _,
 
 @pytest.fixture(autouse=True)
 def sandbox_works() -> None:
-    try:
-        probe_backend()
-    except UserError as error:
-        require(False, str(error))
+    require_sandbox()
 
 
 @each_item

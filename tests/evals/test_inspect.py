@@ -1,22 +1,20 @@
 """The report of a run, opened from disk in a real browser."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.browser import chromium
 from tests.evals.command import Command
 from tests.evals.runs import line, write_run
-from tests.support import require
 
 try:
-    from playwright.sync_api import Browser, Page, expect, sync_playwright
+    from playwright.sync_api import Browser, Page, expect
 except ModuleNotFoundError:  # pragma: no cover  the browser fixture then says why
-    sync_playwright = None
+    expect = None
 
-CHROMIUM = "/usr/bin/chromium"
 NASTY = (
     "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>\n  <b>&amp;"
 )
@@ -29,13 +27,8 @@ TRACE = [
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    require(sync_playwright is not None, "the package playwright is not installed")
-    require(shutil.which(CHROMIUM) is not None, f"there is no Chromium at {CHROMIUM}")
-    with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ import pytest
 
 from rho_eos.base.errors import UserError
 from rho_eos.evals.graders import GRADERS, make_grader
-from rho_sandbox import Backend
+from rho_eos.evals.graders.grader import Grader
+from rho_sandbox import Backend, NoSandboxError
+from tests.support import require_sandbox
 
 FIELDS = {"tests": "assert double(4) == 8", "head": "import math"}
 CODE = "def double(x):\n    return {}"
@@ -64,6 +66,14 @@ def name_of(grader: Any) -> str:
     return grader if isinstance(grader, str) else grader["name"]
 
 
+def usable(grader: Any) -> Grader:
+    """The grader; the test skips if it runs code and no sandbox works here."""
+    made = make_grader(grader)
+    if made.runs_code:
+        require_sandbox()
+    return made
+
+
 def test_every_grader_is_tried_in_every_way() -> None:
     for cases in (RIGHT, WRONG, ABSENT):
         assert {name_of(grader) for grader, _, _ in cases} == set(GRADERS)
@@ -71,14 +81,14 @@ def test_every_grader_is_tried_in_every_way() -> None:
 
 @pytest.mark.parametrize(("grader", "text", "reference"), RIGHT)
 def test_right_answers(grader: Any, text: str, reference: str) -> None:
-    grade = make_grader(grader).grade(text, reference, FIELDS)
+    grade = usable(grader).grade(text, reference, FIELDS)
     assert grade.correct, grade
     assert grade.extracted
 
 
 @pytest.mark.parametrize(("grader", "text", "reference"), WRONG)
 def test_wrong_answers(grader: Any, text: str, reference: str) -> None:
-    grade = make_grader(grader).grade(text, reference, FIELDS)
+    grade = usable(grader).grade(text, reference, FIELDS)
     assert not grade.correct
     assert grade.extracted and grade.detail
 
@@ -103,7 +113,7 @@ def test_absent_answers(grader: Any, text: str, reference: str) -> None:
     ],
 )
 def test_the_reference_itself_is_right(grader: Any, reference: str) -> None:
-    made = make_grader(grader)
+    made = usable(grader)
     made.check(reference, FIELDS)
     assert made.grade(made.gold(reference), reference, FIELDS).correct
 
@@ -124,6 +134,20 @@ def test_code_runs_in_the_sandbox_it_is_confined_to(
     grader = make_grader("python").confined(backend)
     assert grader.grade(FENCED.format("2 * x"), "", FIELDS).correct
     assert used == [backend]
+
+
+def test_without_a_sandbox_the_user_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise NoSandboxError("no sandbox works here: unshare failed")
+
+    from rho_eos.evals.graders import python_tests
+
+    monkeypatch.setattr(python_tests, "run_python", refuse)
+    monkeypatch.setattr(python_tests, "probe_backend", refuse)
+    with pytest.raises(UserError, match=r"unshare failed.*--unsafe-code"):
+        make_grader("python").grade(FENCED.format("2 * x"), "", FIELDS)
+    with pytest.raises(UserError, match=r"unshare failed.*--unsafe-code"):
+        python_tests.find_sandbox(unsafe=False)
 
 
 @pytest.mark.parametrize(

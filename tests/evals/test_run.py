@@ -23,7 +23,7 @@ from rho_eos.evals.tasks.embedded import TinyGsm
 from tests import forks
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command
-from tests.support import has_content, wait_until
+from tests.support import has_content, require_sandbox, wait_until
 
 FIXTURES = Path(__file__).parent.parent / "data" / "evals"
 SHORT = ("--initial-length", "8", "--max-new-tokens", "24")
@@ -237,6 +237,7 @@ def test_progress_tells_done_right_and_speed(tmp_path: Path) -> None:
 def test_gold_scores_everything_without_a_model(
     task: str, command: Command, tmp_path: Path
 ) -> None:
+    require_sandbox()
     words = ("eval", "--policy", "gold", "--tasks", f"{task},tiny-mbpp", "--limit", "2")
     data = FIXTURES / f"{task}.jsonl"
     result = command(*words, "--data", data, "--model", "/none", "--out", tmp_path / "gold")
@@ -249,6 +250,7 @@ def test_gold_scores_everything_without_a_model(
 def test_a_model_is_measured_and_the_sandbox_recorded(
     command: Command, byte_checkpoint: Path, tmp_path: Path
 ) -> None:
+    require_sandbox()
     words = ("eval", "-m", byte_checkpoint, "--tasks", "tiny-math,tiny-mbpp", "--limit", "2")
     result = command(*words, "--batch-size", "2", "--trace", *SHORT, "--out", tmp_path)
     assert result.code == 0, result.err

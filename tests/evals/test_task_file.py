@@ -16,6 +16,7 @@ from rho_eos.evals.runs.run_folder import read_samples
 from rho_eos.evals.tasks.task_file import read_task_file
 from tests.evals.command import Command
 from tests.evals.runs import write_run
+from tests.support import require_sandbox
 
 ROWS = [
     {"key": "a", "word": "straw", "back": "warts"},
@@ -102,6 +103,7 @@ def test_values_that_are_not_text_are_shown_as_text(tmp_path: Path) -> None:
 def test_python_tests_from_a_file_run_in_the_sandbox_and_it_is_recorded(
     command: Command, tmp_path: Path
 ) -> None:
+    require_sandbox()
     grader = {"name": "python", "tests": "checks"}
     path = write_task(tmp_path, prompt="$ask", reference="code", grader=grader)
     code = "def f(x):\n    return x + 1"
@@ -144,6 +146,8 @@ def test_python_tests_from_a_file_run_in_the_sandbox_and_it_is_recorded(
 def test_a_mistake_is_one_line_that_names_the_file_and_leaves_no_folder(
     changes: dict[str, Any], complaint: str, command: Command, tmp_path: Path
 ) -> None:
+    if changes.get("grader") == "python":
+        require_sandbox()
     path = write_task(tmp_path, **changes)
     result = command("eval", "--policy", "gold", "--task-file", path, "--out", tmp_path / "run")
     assert result.code == 2 and complaint in result.err and result.err.count("\n") == 1

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.evals.command import Command
 from tests.support import require
 
 
@@ -17,8 +16,3 @@ def tiny_lm() -> Any:
     return RhoEosLM(
         pretrained="tiny", initial_length=16, max_new_tokens=32, mc_num=16, device="cuda:0"
     )
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(monkeypatch, capsys)

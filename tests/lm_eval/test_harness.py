@@ -13,6 +13,7 @@ from rho_eos.base.errors import UserError
 from rho_eos.evals import find_task
 from tests.evals.command import Command
 from tests.evals.fixtures import BROKEN, FOLDER
+from tests.support import require_sandbox
 
 QUESTIONS = ["What is 3 + 4?", "What is 9 - 5?", "What is 2 * 6?"]
 COMMON = """
@@ -105,6 +106,7 @@ def test_every_choice_is_scored_and_text_has_a_perplexity(tiny_lm: Any, tasks: P
 
 def test_our_tasks_ask_and_grade_as_eval_does(tiny_lm: Any, tmp_path: Path) -> None:
     """Rendered by lm-eval, the prompts are token for token those of `rho-eos eval`."""
+    require_sandbox()
     from lm_eval.tasks import TaskManager
 
     from rho_eos.cli.lm_eval import TASK_FILES

@@ -6,7 +6,6 @@ import pytest
 
 from rho_eos.reproduce.plan import TABLE_NAMES
 from rho_eos.reproduce.profiles import PROFILES, Profile
-from tests.evals.command import Command
 
 SMALL = Profile(
     name="small",
@@ -32,11 +31,6 @@ SMALL = Profile(
 def small_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--profile small`."""
     monkeypatch.setitem(PROFILES, "small", SMALL)
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

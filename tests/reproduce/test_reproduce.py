@@ -209,7 +209,7 @@ def test_a_missing_sandbox_is_noticed_before_anything_is_asked(
     def no_sandbox(_: bool) -> None:
         raise UserError("no sandbox")
 
-    monkeypatch.setattr("rho_eos.reproduce.run.probe_backend", no_sandbox)
+    monkeypatch.setattr("rho_eos.reproduce.run.find_sandbox", no_sandbox)
     study, source = small_study(byte_checkpoint, tmp_path / "out"), Script()
     plans = plan_tables("thresholds", SMALL, ["tiny-math", "tiny-mbpp"])
     with pytest.raises(UserError, match="no sandbox"):

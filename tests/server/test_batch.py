@@ -16,11 +16,6 @@ CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 SHORT = {"initial_length": 16, "max_tokens": 24}
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(monkeypatch, capsys)
-
-
 def request(custom_id: str, url: str = CHAT, text: str = "hello", **fields: Any) -> dict[str, Any]:
     asked = {"messages": [{"role": "user", "content": text}]} if url == CHAT else {"prompt": text}
     body = {**asked, **SHORT, **fields}

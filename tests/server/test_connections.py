@@ -4,16 +4,16 @@ import json
 import resource
 import signal
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.scripted import says
+from tests.server.clients import hammering
 from tests.server.conftest import MODEL, Process, start_server
 from tests.server.scripted_server import ControlledRunner, Scripted, chat_body, serving
 from tests.support import wait_until
@@ -122,28 +122,6 @@ def median_of_health(server: Scripted, count: int = 9) -> float:
         assert httpx.get(f"{server.url}/health", timeout=60, trust_env=False).status_code == 200
         took.append(time.perf_counter() - started)
     return sorted(took)[count // 2]
-
-
-@contextmanager
-def hammering(count: int, attack: Callable[[], object]) -> Iterator[None]:
-    """So many threads that attack again and again."""
-    stopping = threading.Event()
-
-    def go_on() -> None:
-        while not stopping.is_set():
-            with suppress(OSError, httpx.HTTPError):
-                attack()
-
-    threads = [threading.Thread(target=go_on, daemon=True) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    try:
-        time.sleep(0.3)
-        yield
-    finally:
-        stopping.set()
-        for thread in threads:
-            thread.join(60)
 
 
 @pytest.mark.parametrize("keys", ["locked", "open_server"])

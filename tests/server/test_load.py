@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.server.clients import hammering
 from tests.server.conftest import MODEL, Process
-from tests.server.test_connections import hammering
 
 #: Below this a wait is the machine's own noise.
 NOISE = 0.025

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.server.clients import events
 from tests.server.conftest import MODEL, Process
 from tests.server.plugin import PLUGIN
-from tests.server.test_streams import events
 
 
 def post(server: Process, **fields: Any) -> httpx.Response:

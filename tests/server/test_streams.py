@@ -9,16 +9,11 @@ import pytest
 from rho_eos import LLM, DecodeParams
 from rho_eos.views.narration import explain
 from tests.scripted import says
+from tests.server.clients import events
 from tests.server.conftest import MODEL, Process
 from tests.server.scripted_server import ControlledRunner, Scripted, chat_body, serving
 
 WORDY = "Grüße – 你好 👩‍🚀 ρ ≤ 0.8"
-
-
-def events(text: str) -> list[Any]:
-    """The events of a finished stream; the end mark as it is."""
-    lines = [line.removeprefix("data: ") for line in text.strip().split("\n\n")]
-    return [line if line == "[DONE]" else json.loads(line) for line in lines]
 
 
 def stream(server: Scripted, content: str = "?", **fields: Any) -> list[Any]:

@@ -63,10 +63,10 @@ def test_tiny_solves_what_it_is_asked(task: str) -> None:
 @pytest.mark.parametrize("task", list(TASKS))
 def test_terse_compresses_on_a_short_canvas(task: str) -> None:
     """Right where there is room; else an end that hides that the answer did not fit."""
-    long, short = (
-        asked("terse", task, DecodeParams(policy="fixed", initial_length=length, block_length=8))
-        for length in (512, 32)
-    )
+    params = DecodeParams(policy="fixed", block_length=8)
+    # With the cache the answers are the same, in a quarter of the time.
+    long = asked("terse", task, params.replaced(initial_length=512, cache="window"))
+    short = asked("terse", task, params.replaced(initial_length=32))
     assert count_right(task, long) >= 16
     tokenizer = LLM("terse").tokenizer
     cut = [each for each in short if len(tokenizer.encode(each[0].answer)) > 32]

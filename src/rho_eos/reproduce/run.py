@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from rho_eos.base.errors import UserError, needs_extra
 from rho_eos.evals import find_task
+from rho_eos.evals.graders.python_tests import find_sandbox
 from rho_eos.evals.runs.report import write_summary
 from rho_eos.evals.runs.run import Progress, evaluate
 from rho_eos.evals.runs.run_folder import write_json
@@ -23,7 +24,6 @@ from rho_eos.reproduce.plan import Plan
 from rho_eos.reproduce.survey import Survey
 from rho_eos.reproduce.survey_table import survey_of
 from rho_eos.reproduce.tables import Result, comparison_of, table_of
-from rho_sandbox import probe_backend
 
 
 class Watcher(Protocol):
@@ -103,7 +103,7 @@ def check_means(cells: Sequence[Cell], figures: bool, unsafe_code: bool) -> None
     """What the last cell will need is looked for before the first one runs."""
     pending = [cell for cell in cells if not cell.finished]
     if any(find_task(cell.task).runs_code for cell in pending):
-        probe_backend(unsafe_code)
+        find_sandbox(unsafe_code)
     if figures:
         _drawing("figures")
 

@@ -1,42 +1,27 @@
 """A browser, and servers for it to visit."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from tests.browser import chromium
 from tests.scripted import Script
 from tests.server.scripted_server import ControlledRunner, Scripted, serving
-from tests.support import require
 
 try:
-    from playwright.sync_api import Browser, sync_playwright
+    from playwright.sync_api import Browser
 
     from tests.server.playground.page import Playground
 except ModuleNotFoundError:  # pragma: no cover  the browser fixture then says why
-    sync_playwright = None
-
-CHROMIUM = "/usr/bin/chromium"
-QUIET = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
+    Playground = None
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator["Browser"]:
-    require(sync_playwright is not None, "the package playwright is not installed")
-    require(shutil.which(CHROMIUM) is not None, f"there is no Chromium at {CHROMIUM}")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

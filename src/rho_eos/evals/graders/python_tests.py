@@ -9,7 +9,15 @@ from rho_eos.base.errors import UserError
 from rho_eos.evals.graders.extraction import code_answer
 from rho_eos.evals.graders.grader import NO_FIELDS, Grader
 from rho_eos.evals.task import Grade
-from rho_sandbox import DEFAULT_LIMITS, Backend, Limits, SandboxResult, run_python
+from rho_sandbox import (
+    DEFAULT_LIMITS,
+    Backend,
+    Limits,
+    NoSandboxError,
+    SandboxResult,
+    probe_backend,
+    run_python,
+)
 
 
 class PythonTests(Grader):
@@ -61,8 +69,23 @@ def grade_code(
     """The verdict on `code`, which is in `program`; a backend of None is one that works."""
     if code is None:
         return Grade(correct=False, extracted=None, detail="no complete code in the text")
-    result = run_python(program, tests=tests, limits=limits, backend=backend)
+    try:
+        result = run_python(program, tests=tests, limits=limits, backend=backend)
+    except NoSandboxError as error:
+        raise _refusal(error) from None
     return Grade(result.ok, code, describe(result))
+
+
+def find_sandbox(unsafe: bool) -> Backend:
+    """The sandbox that works on this machine; with `unsafe`, none at all where none works."""
+    try:
+        return probe_backend(unsafe)
+    except NoSandboxError as error:
+        raise _refusal(error) from None
+
+
+def _refusal(error: NoSandboxError) -> UserError:
+    return UserError(f"{error}, or pass --unsafe-code to run the code without confinement")
 
 
 def describe(result: SandboxResult) -> str:

@@ -25,10 +25,10 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.evals import Sample, Task, find_task, task_names
 from rho_eos.evals.fingerprint import fingerprint
+from rho_eos.evals.graders.python_tests import find_sandbox
 from rho_eos.evals.runs.provenance import model_identity, session_facts
 from rho_eos.evals.runs.run_folder import Line, RunFolder, open_run
 from rho_eos.evals.runs.sources import AnswerSource, Job
-from rho_sandbox import probe_backend
 
 GRADERS = 4
 
@@ -169,7 +169,7 @@ def _confined(tasks: Sequence[Task], unsafe: bool) -> tuple[list[Task], str | No
     """The tasks with the sandbox they will use, if any runs code; found before a model is."""
     if not any(task.runs_code for task in tasks):
         return list(tasks), None
-    backend = probe_backend(unsafe)
+    backend = find_sandbox(unsafe)
     return [task.confined(backend) for task in tasks], backend.value
 
 

@@ -1,6 +1,6 @@
 """More ways to forge a pass, one process looking for a hold in the other.
 
-`test_sandbox_verdict.py` holds the first of each kind. Here the solution goes further: into memory
+`test_verdict.py` holds the first of each kind. Here the solution goes further: into memory
 and pipes, through the objects that tests hand over, and through the control flow of the tests.
 """
 

@@ -14,8 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from rho_eos.base.errors import UserError
-from rho_sandbox import Backend, Limits, SandboxError, backends, probe_backend, run_python
+from rho_sandbox import (
+    Backend,
+    Limits,
+    NoSandboxError,
+    SandboxError,
+    backends,
+    probe_backend,
+    run_python,
+)
 from rho_sandbox import run as sandbox_run
 from rho_sandbox.launch import Setup
 from tests.support import require, wait_until
@@ -201,11 +208,12 @@ def nothing_works(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_without_a_sandbox_code_is_refused(nothing_works: None) -> None:
-    with pytest.raises(UserError, match=r"bubblewrap: unshare.*namespaces: unshare.*--unsafe-code"):
+    """The reason of each backend is named; bubblewrap's may be that it is not installed."""
+    with pytest.raises(NoSandboxError, match=r"bubblewrap: .+namespaces: unshare"):
         probe_backend()
-    with pytest.raises(UserError, match="no sandbox"):
+    with pytest.raises(NoSandboxError, match=r"namespaces: unshare"):
         run_python("print('ran')")
-    with pytest.raises(UserError, match="namespaces does not work here: unshare"):
+    with pytest.raises(NoSandboxError, match=r"namespaces .*unshare"):
         run_python("print('ran')", backend=Backend.NAMESPACES)
 
 
