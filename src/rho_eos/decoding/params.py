@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from rho_eos.base.errors import UserError
-from rho_eos.base.settings import FewTexts, Settings, is_optional, setting, shown
+from rho_eos.base.errors import UserError, did_you_mean
+from rho_eos.base.settings import FewTexts, Settings, is_optional, setting
 
 DEFAULT_POLICY = "rho-eos"
 #: No canvas of any model comes near it; it only keeps a slip of the pen from taking all memory.
@@ -119,7 +119,7 @@ class DecodeParams(Settings):
     def _check(self, field: str, ok: bool, takes: str) -> None:
         """For checks that look at several fields."""
         if not ok:
-            raise UserError(f"{field} is {shown(getattr(self, field))}, but takes {takes}")
+            raise UserError.of(field, getattr(self, field), takes)
 
     @classmethod
     def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -137,10 +137,9 @@ class DecodeParams(Settings):
                 f"policy {cls.policy_name} has no parameter {name!r}; "
                 f"it is one of {', '.join(others)}"
             )
-        return (
-            f"unknown parameter {name!r}; policy {cls.policy_name} takes "
-            f"{', '.join(cls.model_fields)}"
-        )
+        near = did_you_mean(name, cls.model_fields)
+        known = f"; policy {cls.policy_name} takes {', '.join(cls.model_fields)}"
+        return f"unknown parameter {name!r}{near or known}"
 
     @property
     def longest(self) -> int:
@@ -182,7 +181,7 @@ def check_samples(n: Any) -> None:
     """How many samples of one prompt may be asked for."""
     whole = isinstance(n, Integral) and not isinstance(n, bool)
     if not whole or not 1 <= n <= MOST_SAMPLES:
-        raise UserError(f"n is {n!r}, but takes an integer from 1 to {MOST_SAMPLES}")
+        raise UserError.of("n", n, f"an integer from 1 to {MOST_SAMPLES}")
 
 
 def seeded(params: DecodeParams, n: Any) -> list[DecodeParams]:

@@ -10,7 +10,6 @@ from pydantic import create_model
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.plugins import load_entry_points
-from rho_eos.base.settings import shown
 from rho_eos.decoding.params import DEFAULT_POLICY, DecodeParams
 from rho_eos.decoding.policy import Policy
 
@@ -60,7 +59,7 @@ def find_policy(name: Any) -> type[Policy]:
     if not isinstance(name, str) or name not in known:
         owners = [owner for owner, policy in known.items() if name in [*policy.Params.presets]]
         hint = f"; {name} is a preset of {owners[0]}" if owners else ""
-        raise UserError(f"policy is {shown(name)}, but takes one of {', '.join(known)}{hint}")
+        raise UserError.of("policy", name, f"one of {', '.join(known)}{hint}")
     return known[name]
 
 
