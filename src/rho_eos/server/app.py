@@ -22,8 +22,7 @@ from rho_eos.engine.request import Detail
 from rho_eos.server import errors
 from rho_eos.server.auth import OPEN_PATHS, KeyMiddleware, KeyRing
 from rho_eos.server.denoise import TokenTexts, denoise_events
-from rho_eos.server.hosts import AllowedHosts, HostCheck
-from rho_eos.server.middleware import DOCS, BodyLimit, RequestLog
+from rho_eos.server.middleware import DOCS, BodyLimit, HostCheck, RequestLog
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.protocol import AnyRequest, request_models
 from rho_eos.server.responses import ChatShape, CompletionShape, Shape, whole_answer
@@ -80,7 +79,7 @@ def create_app(service: Service) -> FastAPI:
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
         )
-    app.add_middleware(HostCheck, hosts=AllowedHosts(config.host, config.allowed_host))
+    app.add_middleware(HostCheck, names=(config.host, *config.allowed_host))
     app.add_middleware(RequestLog)
     return app
 

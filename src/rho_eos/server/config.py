@@ -67,12 +67,15 @@ class ServerConfig(Settings):
     log_prompts: bool = setting(False, "write prompts to the log; without, no text of users is")
 
     @model_validator(mode="after")
-    def _check_blanks(self) -> Self:
+    def _check_texts(self) -> Self:
         """A key of spaces would count as none, and the server would be open to all."""
         for name in ("api_key", "cors_origin", "allowed_host"):
             for text in getattr(self, name):
                 if not text.strip():
-                    raise UserError(f"{name} holds {text!r}, but takes a non-empty text")
+                    raise UserError.of(name, text, "a non-empty text", "holds")
+        for host in self.allowed_host:
+            if "*" in host[1:] or (host[0] == "*" and host != "*" and host[1] != "."):
+                raise UserError.of("allowed_host", host, "a name, *.name or *", "holds")
         return self
 
     def keys(self, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ import uvicorn
 
 from rho_eos.base.errors import UserError
 from rho_eos.server.app import create_app
-from rho_eos.server.connection import strict_protocol
 from rho_eos.server.middleware import request_id
 from rho_eos.server.service import Service
 
@@ -33,26 +32,30 @@ def serve_forever(service: Service) -> None:
     spare_the_collector()
     config = service.config
     with listen(config.host, config.port) as listener:
-        server = DrainingServer(
-            uvicorn.Config(
-                create_app(service),
-                http=strict_protocol(config),
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=int(config.drain_seconds + _GRACE),
-            ),
-            service,
-        )
+        server = DrainingServer(uvicorn_config(service), service)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         logger.info("serving %s at http://%s:%d", service.model, shown, port)
         asyncio.run(server.serve(sockets=[listener]))
 
 
+def uvicorn_config(service: Service) -> uvicorn.Config:
+    """How uvicorn runs our app."""
+    return uvicorn.Config(
+        create_app(service),
+        http="h11",
+        ws="none",
+        lifespan="on",  # the engine's worker starts there, so it must not fail silently
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(service.config.drain_seconds + _GRACE),
+    )
+
+
 def spare_the_collector() -> None:
-    """What is loaded by now stays until the end: looking through all of it again in every full
-    collection would hold up everybody for a fifth of a second."""
+    """Take what is loaded by now out of garbage collection, since it stays until the end. Looking
+    through it in every full collection would stop the server for a fifth of a second."""
     gc.collect()
     gc.freeze()
 
