@@ -189,6 +189,17 @@ def test_without_file_descriptors_it_says_so_once_a_second_and_recovers(server: 
     assert httpx.get(f"{server.url}/health", timeout=60, trust_env=False).status_code == 200
 
 
+def test_nonsense_behind_an_answered_request_is_no_traceback(server: Process) -> None:
+    """The rest of a body that was too large may be malformed: uvicorn cannot answer that again."""
+    said = len(server.log.read_text())
+    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port), 30) as link:
+        link.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"200000\r\n" + b"x" * 0x200000)
+        assert link.recv(65536).startswith(b"HTTP/1.1 413")
+        link.sendall(b"\r\nno chunk\r\n")
+        all_of(link)
+    assert "Traceback" not in server.log.read_text()[said:]
+
+
 def test_a_second_signal_ends_it_at_once_without_a_traceback(
     byte_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -9,7 +9,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from rho_eos.base.errors import UserError
+from rho_eos.base.errors import UserError, did_you_mean
+from rho_eos.decoding.schema import parameters
 from rho_eos.engine.errors import (
     DeadlineExceededError,
     EngineError,
@@ -19,8 +20,8 @@ from rho_eos.engine.errors import (
 )
 
 _TRIED_TYPE = re.compile(r"str|int|float|bool|none|.*\[.*")
-#: How a sentence about settings says which of them it is about.
-_NAMED = re.compile(r"(\w+) (?:is|holds) |policy .+? has no parameter '(\w+)'")
+#: In HTTP the longest canvas goes by OpenAI's name.
+_HTTP_NAMES = {"max_new_tokens": "max_tokens"}
 _LONGEST_MESSAGE = 1000
 RETRY = {"Retry-After": "1"}
 _ENGINE_STATUS: dict[type[EngineError], tuple[int, str]] = {
@@ -105,12 +106,13 @@ def install(app: FastAPI, refused: Callable[[], None]) -> None:
 
 
 def _refused(error: UserError) -> ApiError:
-    """The sentence of a setting's own check, with the setting it is about."""
-    # In HTTP the longest canvas goes by OpenAI's name.
-    message = str(error).replace("max_new_tokens", "max_tokens")
-    named = _NAMED.match(message)
-    shown = message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"
-    return bad_request(shown, named[1] or named[2] if named else None)
+    """The sentence of a check of ours, and the parameter it is about, by their names in HTTP."""
+    message, param = str(error), error.field
+    for name, own in _HTTP_NAMES.items():
+        message = message.replace(name, own)
+        param = own if param == name else param
+    cut = len(message) > _LONGEST_MESSAGE
+    return bad_request(message[:_LONGEST_MESSAGE] + "…" if cut else message, param)
 
 
 def _invalid(error: dict[str, Any]) -> ApiError:
@@ -121,7 +123,9 @@ def _invalid(error: dict[str, Any]) -> ApiError:
     path = [str(part) for part in error["loc"][1:]]
     if kind == "extra_forbidden":
         name = _printable(".".join(path))
-        return bad_request(f"unknown field {name!r}", name, "unknown_field")
+        known = [_HTTP_NAMES.get(each, each) for each in parameters()]
+        near = did_you_mean(_HTTP_NAMES.get(name, name), known)
+        return bad_request(f"unknown field {name!r}{near}", name, "unknown_field")
     # Where several types are possible, pydantic also names the one it tried: no part of the field.
     name = _printable(".".join(part for part in path if not _TRIED_TYPE.fullmatch(part)))
     if kind == "value_error" and not name:

@@ -9,10 +9,10 @@ import os
 import signal
 import socket
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import h11
 import uvicorn
 
 from rho_eos.base.errors import UserError
@@ -105,24 +105,22 @@ class DrainingServer(uvicorn.Server):
 
 
 def tell_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
-    """Errors of the loop itself: without file descriptors each of 2,048 tries to accept is one."""
+    """Log errors of the event loop, each at most once a second: without file descriptors every
+    attempt to accept a connection is one."""
     said: dict[str, float] = {}
-    unsaid: Counter[str] = Counter()
 
     def handle(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         message = f"{context['message']}: {type(error).__name__}: {error}"
         now = loop.time()
         if now - said.get(message, -math.inf) < 1:
-            unsaid[message] += 1
             return
         if len(said) > _MOST_MESSAGES:
             said.clear()
-            unsaid.clear()
         said[message] = now
-        more = f" (and {unsaid.pop(message)} times before)" if unsaid[message] else ""
-        known = isinstance(error, OSError)
-        logger.error("%s%s", message, more, exc_info=None if known else error)
+        # What a client or the system did needs no traceback.
+        expected = isinstance(error, OSError | h11.ProtocolError)
+        logger.error("%s", message, exc_info=None if expected else error)
 
     loop.set_exception_handler(handle)
 
