@@ -212,7 +212,8 @@ def _nginx(folder: Path, upstream: str) -> Iterator[tuple[str, int]]:
     )
     whole = folder / "nginx.conf"
     whole.write_text(
-        f"pid {folder / 'pid'};\nerror_log {folder / 'error'};\ndaemon off;\nmaster_process off;\nevents {{}}\n"
+        f"pid {folder / 'pid'};\nerror_log {folder / 'error'};\n"
+        "daemon off;\nmaster_process off;\nevents {}\n"
         f"http {{\naccess_log off;\n{temporary}{text}}}\n"
     )
     process = subprocess.Popen([str(nginx), "-e", str(folder / "error"), "-c", str(whole)])

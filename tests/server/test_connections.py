@@ -133,9 +133,7 @@ def test_a_stream_that_nobody_reads_ends_at_the_deadline_and_is_counted() -> Non
         never = asyncio.Event()
 
         async def receive() -> Any:
-            for message in messages:
-                return message
-            await never.wait()
+            return next(messages, None) or await never.wait()
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.body":

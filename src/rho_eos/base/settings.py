@@ -131,7 +131,9 @@ def takes(field: FieldInfo) -> str:
 def _takes_value(field: FieldInfo) -> str:
     if choices(field):
         return f"one of {', '.join(choices(field))}"
-    most = next((limit.max_length for limit in field.metadata if hasattr(limit, "max_length")), None)
+    most = next(
+        (limit.max_length for limit in field.metadata if hasattr(limit, "max_length")), None
+    )
     if item := item_of(field):
         return f"{_takes_value(item)} or a list of {f'at most {most}' if most else 'them'}"
     kind = next(kind for kind in kinds(field.annotation) if kind is not type(None))

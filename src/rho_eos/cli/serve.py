@@ -32,7 +32,7 @@ def serve(
 
     if name is not None:
         engine_options = engine_options | {"model": name}
-    # What is wrong with the options is said before anything is loaded.
+    # Wrong options are refused before anything is loaded.
     EngineConfig.from_mapping(engine_options)
     config = ServerConfig.from_mapping(server_options)
     config.keys()

@@ -80,17 +80,14 @@ class ServerConfig(Settings):
 
     def keys(self, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
         """All accepted keys, from wherever they were given. None at all means no key is needed."""
-        named = environment.get(API_KEY_VARIABLE, "").split(",")
-        keys = (*self.api_key, *named, *self._keys_in_file())
+        keys = [*self.api_key, *environment.get(API_KEY_VARIABLE, "").split(",")]
+        if (file := self.api_key_file) is not None:
+            try:
+                in_file = Path(file).read_text(encoding="utf-8").split("\n")
+            except (OSError, UnicodeDecodeError) as error:
+                sentence = f"cannot read api_key_file {file!r}: {error}"
+                raise UserError(sentence, "api_key_file") from error
+            if not any(key.strip() for key in in_file):
+                raise UserError(f"api_key_file {file!r} holds no key", "api_key_file")
+            keys += in_file
         return tuple(dict.fromkeys(key.strip() for key in keys if key.strip()))
-
-    def _keys_in_file(self) -> list[str]:
-        if self.api_key_file is None:
-            return []
-        try:
-            keys = Path(self.api_key_file).read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read api_key_file {self.api_key_file!r}: {error}") from error
-        if not any(key.strip() for key in keys):
-            raise UserError(f"api_key_file {self.api_key_file!r} holds no key")
-        return keys

@@ -28,9 +28,9 @@ _MOST_MESSAGES = 1000  # kinds of errors of the loop that are told apart
 
 def serve_forever(service: Service) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is running and return."""
-    log_to_stderr(service.config.log_level)
-    spare_the_collector()
     config = service.config
+    log_to_stderr(config.log_level)
+    spare_the_collector()
     with listen(config.host, config.port) as listener:
         server = DrainingServer(uvicorn_config(service), service)
         host, port = listener.getsockname()[:2]
@@ -65,17 +65,17 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise UserError(
-            f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}"
-        ) from error
-    # Connections inherit it. asyncio would set it only on sockets that name their protocol, and
+        reason = os.strerror(error.errno or 0)
+        raise UserError(f"cannot listen on {host} port {port}: {reason}") from error
+    # Connections inherit this option. asyncio sets it only on sockets that name their protocol, and
     # without it the body of an answer waits 40 ms for the client to acknowledge the head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 class DrainingServer(uvicorn.Server):
-    """On the first signal: no new requests, running ones finish. On the second: out at once."""
+    """On the first signal it takes no new requests and finishes the running ones; on the second it
+    ends at once."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -83,8 +83,8 @@ class DrainingServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn raises the signal again when it is done, so that a drained server would still
-        end as if killed. Ours has done what it was asked to, and exits with 0."""
+        """uvicorn raises the signal again when it is done, so that the process ends as if killed.
+        A server that has drained did what it was asked to, and exits with 0."""
         loop = asyncio.get_running_loop()
         tell_once_a_second(loop)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,15 +93,13 @@ class DrainingServer(uvicorn.Server):
 
     def _on_signal(self, number: int) -> None:
         if self.should_exit:
-            logger.warning(
-                "signalled again: %d requests are cut off", self.service.engine.in_flight
-            )
-            # At once: to cancel what runs would take as long as a forward, and tell of each.
+            running = self.service.engine.in_flight
+            logger.warning("signalled again: %d requests are cut off", running)
+            # Cancelling what runs would take as long as a forward, and log a line for each.
             os._exit(128 + number)
         self.should_exit = True
-        self._draining = asyncio.ensure_future(
-            self.service.engine.drain(self.service.config.drain_seconds)
-        )
+        seconds = self.service.config.drain_seconds
+        self._draining = asyncio.ensure_future(self.service.engine.drain(seconds))
 
 
 def tell_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
@@ -128,9 +126,8 @@ def tell_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
 def log_to_stderr(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_name_request)
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s")
-    )
+    line = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
+    handler.setFormatter(logging.Formatter(line))
     for name in ("rho_eos", "uvicorn"):
         logger = logging.getLogger(name)
         logger.setLevel(level.upper())
