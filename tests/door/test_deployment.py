@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import shlex
 import shutil
@@ -198,7 +199,7 @@ def test_nginx_knows_every_directive(tmp_path: Path) -> None:
 @contextmanager
 def _nginx(folder: Path, upstream: str) -> Iterator[tuple[str, int]]:
     """nginx with our file, as it is but for ports, certificates and shorter times."""
-    nginx = shutil.which("nginx")
+    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     require(nginx is not None, "nginx is not installed")
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = free.getsockname()

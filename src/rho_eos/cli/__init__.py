@@ -7,7 +7,7 @@ import inspect as inspection
 import os
 import re
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -106,24 +106,26 @@ def main() -> None:
         code = make_app()(standalone_mode=False) or 0
         sys.stdout.flush()
         sys.exit(code)
-    except (UserError, typer.TyperException) as error:
-        text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
-        print(f"rho-eos: {' '.join(text.split())}", file=sys.stderr)
-        sys.exit(2)
+    except typer.TyperException as error:
+        _end(2, error.format_message())
+    except UserError as error:
+        _end(2, str(error))
     except (EngineError, StorageError) as error:
-        print(f"rho-eos: {error}", file=sys.stderr)
-        sys.exit(1)
+        _end(1, str(error))
     except (KeyboardInterrupt, typer.Abort):
-        print("rho-eos: interrupted", file=sys.stderr)
-        sys.exit(130)
+        _end(130, "interrupted")
     except BrokenPipeError:
         _let_go_of_stdout()
         sys.exit(141)
     except OSError as error:
         _let_go_of_stdout()  # it may be what could not be written
         where = f"{error.filename}: " if error.filename else ""
-        print(f"rho-eos: {where}{error.strerror or error}", file=sys.stderr)
-        sys.exit(1)
+        _end(1, f"{where}{error.strerror or error}")
+
+
+def _end(code: int, sentence: str) -> NoReturn:
+    print(f"rho-eos: {' '.join(sentence.split())}", file=sys.stderr)
+    sys.exit(code)
 
 
 def _let_go_of_stdout() -> None:

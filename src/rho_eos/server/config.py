@@ -1,4 +1,4 @@
-"""What a server decides once: where it listens, who may ask, how much it takes on."""
+"""Settings of a server: where it listens, who may ask, how much it takes on."""
 
 import os
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from rho_eos.base.settings import Settings, Texts, setting
 from rho_eos.decoding.params import LONGEST
 
 API_KEY_VARIABLE = "RHO_EOS_API_KEY"
-MONTH = 31 * 24 * 3600.0  # in seconds: nobody waits longer
+MONTH = 31 * 24 * 3600.0  # in seconds; the longest time that any setting takes
 
 
 class ServerConfig(Settings):
-    """The defaults suit one machine: reachable from itself alone, no key, no other origins."""
+    """The defaults suit one machine: it alone reaches the server, without a key."""
 
     host: str = setting(
         "127.0.0.1", "address to listen on; 0.0.0.0 is every interface", min_length=1
@@ -31,7 +31,7 @@ class ServerConfig(Settings):
     api_key_file: str | None = setting(None, "file with one such key on each line", min_length=1)
     cors_origin: Texts = setting((), "web origin whose pages may call; repeatable")
     allowed_host: Texts = setting(
-        (), "name that clients may call this server by, beside its address; repeatable, * is any"
+        (), "name that clients may call this server by; repeatable, *.example.org and * are any"
     )
     max_waiting: int = setting(
         256, "requests that may wait for a place; beyond, status 429", ge=0, le=10**6
@@ -62,9 +62,11 @@ class ServerConfig(Settings):
         False, "an interactive description of the API at /docs; its page loads scripts from a CDN"
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "least level of what is logged; probes are logged at debug"
+        "info", "lowest level that is logged; requests of probes are logged at debug"
     )
-    log_prompts: bool = setting(False, "write prompts to the log; without, no text of users is")
+    log_prompts: bool = setting(
+        False, "write prompts to the log, which otherwise holds no text of users"
+    )
 
     @model_validator(mode="after")
     def _check_texts(self) -> Self:
