@@ -4,6 +4,9 @@ import io
 import json
 import re
 import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +29,17 @@ def test_help_reads_like_a_manual(run: Run) -> None:
     page = run("generate", "--help").out
     for option in ("--rho-low", "--policy", "--block-length", "--input", "--device", "--json"):
         assert option in page
+
+
+def test_help_waits_for_nothing_that_it_does_not_need() -> None:
+    heavy = "torch transformers tokenizers huggingface_hub fastapi uvicorn httpx datasets ray"
+    code = (
+        "import runpy, sys\nsys.argv = ['rho-eos', '--help']\n"
+        "try: runpy.run_module('rho_eos', run_name='__main__')\n"
+        f"except SystemExit: sys.stderr.write(str(set('{heavy}'.split()) & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stderr, "generate" in done.stdout) == ("set()", True)
 
 
 def test_help_says_where_policies_differ(run: Run) -> None:

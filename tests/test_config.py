@@ -2,12 +2,13 @@
 
 import json
 import pickle
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from rho_eos.base.errors import UserError
+from rho_eos.base.settings import Settings, Texts, from_word, setting
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.decoding.registry import find_policy, policies
@@ -77,10 +78,10 @@ from rho_eos.decoding.registry import find_policy, policies
 def test_decode_params(given: dict[str, Any], field: str, got: str, takes: str) -> None:
     with pytest.raises(UserError) as refused:
         DecodeParams.from_mapping(given)
-    message = str(refused.value)
-    assert message.startswith(f"{field} is {got}, but takes ")
-    assert takes in message.partition("but takes")[2]
-    assert "\n" not in message
+    error = refused.value
+    assert (error.field, repr(error.got)) == (field, got) and takes in str(error.takes)
+    assert all(part in str(error) for part in (field, got, takes)) and "\n" not in str(error)
+    assert pickle.loads(pickle.dumps(error)).field == field
 
 
 @pytest.mark.parametrize(
@@ -99,9 +100,51 @@ def test_decode_params(given: dict[str, Any], field: str, got: str, takes: str) 
 def test_engine_config(given: dict[str, Any], field: str, takes: str) -> None:
     with pytest.raises(UserError) as refused:
         EngineConfig.from_mapping(given)
-    message = str(refused.value)
-    assert message.startswith(f"{field} is {given[field]!r}, but takes ")
-    assert takes in message
+    assert (refused.value.field, refused.value.got) == (field, given[field])
+    assert takes in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "field"), [("treshold", "threshold"), ("initial_lenght", "initial_length")]
+)
+def test_a_misspelt_parameter_gets_the_name_that_was_meant(word: str, field: str) -> None:
+    with pytest.raises(UserError, match=f"did you mean '{field}'") as refused:
+        DecodeParams.from_mapping({word: 1})
+    assert refused.value.field == word
+
+
+class Several(Settings):
+    """What a policy of somebody else may declare."""
+
+    sizes: tuple[Annotated[int, Field(ge=1)], ...] = setting((1, 2), "sizes", max_length=3)
+    shares: tuple[float, ...] | None = setting(None, "shares")
+    names: Texts = setting((), "names")
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "value"),
+    [
+        ("sizes", "4,5", (4, 5)),
+        ("sizes", ["4", "5,6"], (4, 5, 6)),
+        ("shares", "0.5", (0.5,)),
+        ("shares", "none", None),
+        ("names", ["a,b", "c"], ("a,b", "c")),
+    ],
+)
+def test_a_setting_of_several_values(name: str, word: str | list[str], value: Any) -> None:
+    read = from_word(name, Several.model_fields[name], word)
+    assert getattr(Several(**{name: read}), name) == value
+    if value is not None:
+        assert getattr(Several(**{name: list(value)}), name) == value  # as JSON has it
+
+
+@pytest.mark.parametrize("sizes", ["4,x", 0, [1, 2, 3, 4], ["1"], [1.5], {"a": 1}])
+def test_several_bad_values_are_refused_in_words(sizes: Any) -> None:
+    field = Several.model_fields["sizes"]
+    with pytest.raises(UserError) as refused:
+        Several(sizes=from_word("sizes", field, sizes) if isinstance(sizes, str) else sizes)
+    assert refused.value.field == "sizes"
+    assert refused.value.takes == "an integer of at least 1 or a list of at most 3"
 
 
 @pytest.mark.parametrize("kind", [DecodeParams, EngineConfig])

@@ -2,12 +2,15 @@
 
 import importlib.util
 import json
+import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +27,13 @@ from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.service import Service
 from tests.scripted import says
-from tests.server.scripted_server import ControlledRunner, Scripted, serving
-from tests.support import require
+from tests.server.scripted_server import ControlledRunner, Scripted, chat_body, serving
+from tests.support import require, wait_until
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
+PROXY = "llm.example.org"  # the name that clients call the proxy by
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +138,7 @@ def test_the_unit_gives_a_drain_its_time() -> None:
     options = _options(shlex.split(unit["ExecStart"][0]))
     assert float(unit["TimeoutStopSec"][0]) > float(options["drain_seconds"])
     assert options["host"] == "127.0.0.1" and options["api_key_file"] == "%d/keys"
+    assert _options(unit["Environment"])["allowed_host"].strip('"') == PROXY
 
 
 # ── Kubernetes ───────────────────────────────────────────────────────────────────────────────────
@@ -165,6 +170,7 @@ def test_the_deployment_fits_the_server_and_the_image(server: Scripted) -> None:
     assert str(pod["securityContext"]["runAsUser"]) == _instructions("USER")[0]
     (port,) = container["ports"]
     assert str(port["containerPort"]) == _instructions("EXPOSE")[0]
+    assert options["allowed_host"] == _manifests()[2]["metadata"]["name"]
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert set(_instructions("VOLUME")) <= mounts
     assert str(Path(options["api_key_file"]).parent) in mounts
@@ -184,9 +190,68 @@ def test_nginx_knows_every_directive(tmp_path: Path) -> None:
     assert parsed["status"] == "ok", parsed["errors"]
     text = (DEPLOY / "nginx.conf").read_text()
     config = ServerConfig()
-    assert f"client_max_body_size {config.max_body_bytes >> 20}m;" in text
-    read = re.search(r"proxy_read_timeout (\d+)s;", text)
-    assert read is not None and int(read[1]) > config.deadline_seconds
+    given = dict(re.findall(r"^ *(\w+) +(\d+)[sm];", text, re.MULTILINE))
+    assert int(given["client_max_body_size"]) << 20 == config.max_body_bytes
+    assert int(given["client_body_timeout"]) == config.body_seconds
+    assert int(given["proxy_read_timeout"]) > config.deadline_seconds
+
+
+@contextmanager
+def _nginx(folder: Path, upstream: str) -> Iterator[tuple[str, int]]:
+    """nginx with our file, as it is but for ports, certificates and shorter times."""
+    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    require(nginx is not None, "nginx is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = free.getsockname()
+    text = (DEPLOY / "nginx.conf").read_text().partition("server {\n    listen 80;")[0]
+    text = re.sub(r"^ *(ssl_.*|listen \[.*)\n", "", text, flags=re.MULTILINE)
+    text = text.replace("listen 443 ssl", f"listen {address[0]}:{address[1]}")
+    text = text.replace("127.0.0.1:8000", upstream.removeprefix("http://")).replace("30s", "1s")
+    temporary = "".join(
+        f"{kind}_temp_path {folder / kind};\n"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    whole = folder / "nginx.conf"
+    whole.write_text(
+        f"pid {folder / 'pid'};\nerror_log {folder / 'error'};\n"
+        "daemon off;\nmaster_process off;\nevents {}\n"
+        f"http {{\naccess_log off;\n{temporary}{text}}}\n"
+    )
+    process = subprocess.Popen([str(nginx), "-e", str(folder / "error"), "-c", str(whole)])
+    try:
+        wait_until(lambda: process.poll() is not None or _listens(address), 30, "nginx listens")
+        yield address
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _listens(address: tuple[str, int]) -> bool:
+    with socket.socket() as link:
+        return link.connect_ex(address) == 0
+
+
+def test_the_proxy_holds_what_the_server_leaves_to_it(tmp_path: Path) -> None:
+    """docs/security.md: small chunks, heads that are sent slowly, two lengths of one body."""
+    body = json.dumps(chat_body("x" * 3000)).encode()
+    crumbs = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: llm.example.org\r\nConnection: close\r\n"
+    head += b"Content-Type: application/json\r\n"
+    chunked = b"Transfer-Encoding: chunked\r\n"
+
+    def answer(address: tuple[str, int], sent: bytes) -> bytes:
+        with socket.create_connection(address, timeout=30) as link:
+            link.sendall(sent)
+            return b"".join(iter(lambda: link.recv(65536), b""))
+
+    with (
+        serving(ControlledRunner(says("ok")), allowed_host=(PROXY,)) as server,
+        _nginx(tmp_path, server.url) as address,
+    ):
+        assert answer(address, head + chunked + b"\r\n" + crumbs).startswith(b"HTTP/1.1 200")
+        both = head + chunked + b"Content-Length: 4\r\n\r\n" + crumbs
+        assert answer(address, both).startswith(b"HTTP/1.1 400")
+        assert answer(address, head) == b""  # cut off: the head never ends
 
 
 def _dashboard() -> dict[str, Any]:

@@ -124,7 +124,7 @@ def test_python_tests_from_a_file_run_in_the_sandbox_and_it_is_recorded(
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"promt": "x"}, "words.yaml: unknown parameter 'promt'; known are name, data, id, prompt"),
+        ({"promt": "x"}, "words.yaml: unknown parameter 'promt'; did you mean 'prompt'"),
         ({"prompt": None}, "words.yaml: prompt is missing"),
         ({"data": 5}, "words.yaml: data is 5, but takes a non-empty text"),
         ({"prompt": ""}, "words.yaml: prompt is '', but takes a non-empty text"),

@@ -16,6 +16,7 @@ from rho_eos.base.settings import setting
 class DoubterParams(DecodeParams):
     endurance: int = setting(3, "forwards until a token is taken back", ge=2, le=1000)
     mood: Literal["calm", "grim"] = setting("calm", "how it speaks of it")
+    rests: tuple[int, ...] = setting((), "steps in which it rests")
 
 
 @register_policy

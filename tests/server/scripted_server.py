@@ -15,9 +15,8 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.request import Request
 from rho_eos.engine.row import Row
-from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
-from rho_eos.server.connection import strict_protocol
+from rho_eos.server.run import listen, uvicorn_config
 from rho_eos.server.service import Service
 from tests.requests import request as request_for
 from tests.scripted import SPECIAL, Script, ScriptedRunner, decode, encode, engine_of
@@ -109,23 +108,15 @@ def serving(runner: ControlledRunner, max_rows: int = 32, **config: Any) -> Iter
     """Start a server around `runner`, end it in an orderly way."""
     settings = ServerConfig(**{"drain_seconds": 5.0, **config})
     service = Service(ScriptedLLM(runner, max_rows), settings)  # type: ignore[arg-type]
-    server = uvicorn.Server(
-        uvicorn.Config(
-            create_app(service),
-            port=0,
-            http=strict_protocol(settings),
-            log_config=None,
-            timeout_graceful_shutdown=10,
-        )
-    )
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    server = uvicorn.Server(uvicorn_config(service))
+    listener = listen("127.0.0.1", 0)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
     thread.start()
     try:
         while not server.started:
             assert thread.is_alive(), "the server did not start"
             time.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield Scripted(runner, service, f"http://127.0.0.1:{port}")
+        yield Scripted(runner, service, f"http://127.0.0.1:{listener.getsockname()[1]}")
     finally:
         runner.may_run.set()
         server.should_exit = True

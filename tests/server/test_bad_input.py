@@ -75,7 +75,8 @@ def test_a_body_must_be_declared_as_json(http: httpx.Client) -> None:
     ("fields", "named"),
     [
         ({"frobnicate": 1}, "frobnicate"),
-        ({"max_new_tokens": 5}, "max_new_tokens"),
+        ({"max_new_tokens": 5}, "did you mean 'max_tokens'"),
+        ({"treshold": 0.9}, "did you mean 'threshold'"),
         ({"temperature": "hot"}, "temperature"),
         ({"temperature": -1}, "temperature"),
         ({"temperature": True}, "temperature"),

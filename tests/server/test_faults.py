@@ -138,26 +138,16 @@ def test_while_it_drains_running_requests_finish_and_new_ones_are_turned_away() 
         draining.result(20)
 
 
-def test_slow_senders_are_turned_away_and_hold_nobody_up() -> None:
+def test_a_slow_sender_is_turned_away_and_holds_nobody_up() -> None:
     head = b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     with serving(ControlledRunner(says("ok")), body_seconds=0.5) as server:
         address = ("127.0.0.1", httpx.URL(server.url).port)
-        with (
-            socket.create_connection(address, timeout=20) as half_a_head,
-            socket.create_connection(address, timeout=20) as second_head,
-            socket.create_connection(address, timeout=20) as half_a_body,
-        ):
-            second_head.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            answer = b""
-            while b"alive" not in answer:
-                answer += second_head.recv(4096)
-            second_head.sendall(head)
-            half_a_head.sendall(head)
+        with socket.create_connection(address, timeout=20) as half_a_body:
             half_a_body.sendall(head + b'Content-Length: 1000\r\n\r\n{"model": ')
             assert server.chat().status_code == 200
             assert half_a_body.recv(4096).startswith(b"HTTP/1.1 408")
-            assert half_a_head.recv(4096) == b""
-            assert second_head.recv(4096) == b""
+            while half_a_body.recv(4096):
+                pass  # and its connection ends
 
 
 def test_requests_and_disconnects_in_rounds_leave_nothing_behind() -> None:

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.server.clients import events
+from tests import forks
 from tests.server.conftest import MODEL, Process
 from tests.server.plugin import PLUGIN
 
@@ -44,6 +45,7 @@ def test_it_is_described_like_ours(plugin_server: Process) -> None:
         "bounds": {"ge": 2, "le": 1000},
         "help": "forwards until a token is taken back",
     }
+    assert policies["doubter"]["parameters"]["rests"]["type"] == "integers"
 
 
 def test_the_example_of_the_guide_is_served_too(plugin_server: Process) -> None:
@@ -74,6 +76,21 @@ def test_its_parameters_are_its_own_and_checked(plugin_server: Process) -> None:
         assert answer.status_code == 400
         assert answer.json()["error"]["message"].startswith(message)
         assert answer.json()["error"]["param"] == "endurance"
+
+
+def test_a_parameter_of_several_numbers(plugin_server: Process, tmp_path: Path) -> None:
+    fields = {"policy": "doubter", "stream": True, "stream_mode": "denoise"}
+    for rests, want in (([3, 4], [3, 4]), (3, [3])):
+        start, *_ = events(post(plugin_server, **fields, rests=rests).text)
+        assert start["params"]["rests"] == want
+    assert post(plugin_server, **fields, rests=["3"]).json()["error"]["param"] == "rests"
+    plugin = tmp_path / "doubter.py"
+    plugin.write_text(PLUGIN)
+    words = ("generate", "x", "--plugin", plugin, "--policy", "doubter", "--rests", "1,2")
+    refused = forks.run("-m", "rho_eos", *words, "--rests", "x")
+    assert refused.returncode == 2 and "rests is ['1,2', 'x']" in refused.stderr
+    good = forks.run("-m", "rho_eos", *words, "--rests", "3", "--max-new-tokens", "4")
+    assert good.returncode == 0, good.stderr
 
 
 def test_its_steps_can_be_followed_and_are_explained(plugin_server: Process) -> None:

@@ -1,11 +1,34 @@
 """What a command or a request may end with through no fault of the program."""
 
+import difflib
+from collections.abc import Iterable
+from typing import Any, Self
+
+_LONGEST_SHOWN = 200  # characters of a bad value that a sentence repeats
+
 
 class UserError(ValueError):
-    """Bad input, described in one sentence that says what was given and what is accepted.
+    """The input is at fault: exit code 2, or HTTP 400.
 
-    It means "the input is at fault": exit code 2, or HTTP 400.
+    Args:
+        sentence: What is wrong, for people: what was given and what is accepted.
+        field: The parameter that is at fault, where it is one.
+        got: The value that was given for it.
+        takes: What the parameter accepts, in words.
     """
+
+    def __init__(
+        self, sentence: str, field: str | None = None, got: Any = None, takes: str | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.field = field
+        self.got = got
+        self.takes = takes
+
+    @classmethod
+    def of(cls, field: str, got: Any, takes: str, verb: str = "is") -> Self:
+        """A value that a parameter does not accept."""
+        return cls(f"{field} {verb} {shown(got)}, but takes {takes}", field, got, takes)
 
 
 class StorageError(RuntimeError):
@@ -13,5 +36,21 @@ class StorageError(RuntimeError):
 
 
 def needs_extra(what: str, package: str | None, extra: str) -> UserError:
-    """For where an optional package is missing: what it is needed for, and how to get it."""
+    """The error for a missing optional package: what needs it, and how to install it."""
     return UserError(f"{what} needs {package}: pip install 'rho-eos[{extra}]'")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'threshold'?` for a misspelt name, or nothing if no known name is close."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def shown(value: Any) -> str:
+    """A value as a sentence repeats it, cut where it is long."""
+    try:
+        text = repr(value[:_LONGEST_SHOWN] if isinstance(value, str | bytes) else value)
+    except (ValueError, RecursionError):  # an integer or a nesting that Python will not print
+        return f"a value of type {type(value).__name__}"
+    cut = len(text) > _LONGEST_SHOWN or (isinstance(value, str) and len(value) > _LONGEST_SHOWN)
+    return text[:_LONGEST_SHOWN] + "…" if cut else text

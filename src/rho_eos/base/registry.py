@@ -12,9 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from rho_eos.base.errors import UserError
+from rho_eos.base.errors import UserError, shown
 from rho_eos.base.plugins import load_entry_points
-from rho_eos.base.settings import shown
 
 T = TypeVar("T")
 
@@ -65,7 +64,7 @@ class Registry(Generic[T]):
         """The one of this name, or a sentence that lists the names there are."""
         known = self.all()
         if not isinstance(name, str) or name not in known:
-            raise UserError(f"{self.kind} is {shown(name)}, but takes one of {', '.join(known)}")
+            raise UserError.of(self.kind, name, f"one of {', '.join(known)}")
         return known[name]
 
     def is_foreign(self, name: str) -> bool:

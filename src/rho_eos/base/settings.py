@@ -1,18 +1,28 @@
 """One way to declare, describe and check settings, for every class of them.
 
 A field says its type, bounds, choices and help once. Python, the command line, JSON Lines, HTTP,
-lm-eval and Ray all build the same classes, so a bad value gets the same sentence everywhere: the
-field, what it got, what it takes.
+lm-eval and Ray all build the same classes, so a bad value is refused everywhere with the same
+sentence, which says the field, what it got and what it takes.
 """
 
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from rho_eos.base.errors import UserError
+from rho_eos.base.errors import UserError, did_you_mean
+from rho_eos.base.errors import shown as shown
+
+#: A text or a list of texts, none of them empty.
+Texts = tuple[Annotated[str, Field(min_length=1)], ...]
+#: The same for texts that are looked for in every step of a request, so they are few and short.
+MOST_TEXTS, LONGEST_TEXT = 16, 1024
+FewTexts = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)], ...],
+    Field(max_length=MOST_TEXTS),
+]
 
 
 def setting(default: Any, help: str, **bounds: Any) -> Any:
@@ -20,34 +30,16 @@ def setting(default: Any, help: str, **bounds: Any) -> Any:
     return Field(default, description=help, **bounds)
 
 
-def _as_tuple(value: Any) -> Any:
-    if isinstance(value, str):
-        return (value,)
-    return tuple(value) if isinstance(value, list) else value
-
-
-#: A text or a list of texts, none of them empty.
-Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_as_tuple)]
-#: Few of them, none long: what is looked for in every step of a request.
-MOST_TEXTS, LONGEST_TEXT = 16, 1024
-FewTexts = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)], ...],
-    BeforeValidator(_as_tuple),
-    Field(max_length=MOST_TEXTS),
-]
-_LONGEST_SHOWN = 200  # characters of a bad value that a sentence repeats
-
-
 class Settings(BaseModel):
-    """Frozen, strict (no guessing of types, no NaN), and refused in one sentence."""
+    """Settings that cannot change and are checked strictly: no type is guessed, NaN is refused."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     def __init__(self, **given: Any) -> None:
         try:
-            super().__init__(**given)
+            super().__init__(**{name: self._as_tuple(name, each) for name, each in given.items()})
         except ValidationError as error:
-            raise UserError(self._sentence(error)) from None
+            raise self._refusal(error) from None
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
@@ -60,38 +52,38 @@ class Settings(BaseModel):
     def _check(self, field: str, ok: bool, takes: str) -> None:
         """For checks that look at several fields."""
         if not ok:
-            raise UserError(f"{field} is {shown(getattr(self, field))}, but takes {takes}")
+            raise UserError.of(field, getattr(self, field), takes)
 
     @classmethod
-    def _sentence(cls, error: ValidationError) -> str:
-        """The first thing that is wrong, in words."""
+    def _as_tuple(cls, name: str, value: Any) -> Any:
+        """A field of several values also takes a list, or one value alone."""
+        field = cls.model_fields.get(name)
+        if field is None or item_of(field) is None or value is None:
+            return value
+        return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+    @classmethod
+    def _refusal(cls, error: ValidationError) -> UserError:
+        """The first thing that is wrong."""
         first = error.errors()[0]
-        if not first["loc"]:  # a check of ours that looks at several fields
-            return str(first["ctx"]["error"])
+        ours = first["ctx"]["error"] if first["type"] == "value_error" else None
+        if not first["loc"]:  # a check that looks at several fields
+            return ours if isinstance(ours, UserError) else UserError(str(ours))
         name = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
-            return cls._unknown(name)
+            return UserError(cls._unknown(name), name, first["input"])
         if first["type"] == "missing":
-            return f"{name} is missing"
-        # One item of a list may be at fault: then say what the list takes.
+            return UserError(f"{name} is missing", name)
+        # One item of a list may be at fault: then the sentence says what the list takes.
         verb = "holds" if len(first["loc"]) > 1 else "is"
-        ours = first["type"] == "value_error"  # a check of ours says itself what it takes
-        what = first["ctx"]["error"] if ours else takes(cls.model_fields[name])
-        return f"{name} {verb} {shown(first['input'])}, but takes {what}"
+        what = str(ours) if ours else takes(cls.model_fields[name])
+        return UserError.of(name, first["input"], what, verb)
 
     @classmethod
     def _unknown(cls, name: str) -> str:
-        return f"unknown parameter {name!r}; known are {', '.join(cls.model_fields) or 'none'}"
-
-
-def shown(value: Any) -> str:
-    """A bad value as a sentence shows it: cut where it is long."""
-    try:
-        text = repr(value[:_LONGEST_SHOWN] if isinstance(value, str | bytes) else value)
-    except (ValueError, RecursionError):  # an integer or a nesting that Python will not print
-        return f"a value of type {type(value).__name__}"
-    cut = len(text) > _LONGEST_SHOWN or (isinstance(value, str) and len(value) > _LONGEST_SHOWN)
-    return text[:_LONGEST_SHOWN] + "…" if cut else text
+        near = did_you_mean(name, cls.model_fields)
+        known = f"; known are {', '.join(cls.model_fields) or 'none'}"
+        return f"unknown parameter {name!r}{near or known}"
 
 
 def kinds(annotation: Any) -> list[Any]:
@@ -105,6 +97,14 @@ def kinds(annotation: Any) -> list[Any]:
 
 def is_optional(field: FieldInfo) -> bool:
     return type(None) in kinds(field.annotation)
+
+
+def item_of(field: FieldInfo) -> FieldInfo | None:
+    """What each item of a field of several values (`tuple[int, ...]`) takes; else None."""
+    for kind in kinds(field.annotation):
+        if get_origin(kind) is tuple:
+            return FieldInfo.from_annotation(get_args(kind)[0])
+    return None
 
 
 def choices(field: FieldInfo) -> tuple[str, ...]:
@@ -136,27 +136,17 @@ def takes(field: FieldInfo) -> str:
 def _takes_value(field: FieldInfo) -> str:
     if choices(field):
         return f"one of {', '.join(choices(field))}"
+    most = next(
+        (limit.max_length for limit in field.metadata if hasattr(limit, "max_length")), None
+    )
+    if item := item_of(field):
+        return f"{_takes_value(item)} or a list of {f'at most {most}' if most else 'them'}"
     kind = next(kind for kind in kinds(field.annotation) if kind is not type(None))
     if kind is bool:
         return "true or false"
     if kind in (int, float):
         return _whole(bounds(field)) if kind is int else f"a number{_in_range(bounds(field))}"
-    if get_origin(kind) is tuple:
-        return _takes_texts(kind, field)
-    return "a non-empty text"
-
-
-def _takes_texts(kind: Any, field: FieldInfo) -> str:
-    """`a non-empty text or a list of them`, with the limits on both where there are some."""
-    of_items = [limit for each in get_args(get_args(kind)[0])[1:] for limit in each.metadata]
-    longest, most = _max_length(of_items), _max_length(field.metadata)
-    text = "a non-empty text" + (f" of at most {longest} characters" if longest else "")
-    return f"{text} or a list of {f'at most {most}' if most else 'them'}"
-
-
-def _max_length(limits: Iterable[Any]) -> int | None:
-    found = (getattr(limit, "max_length", None) for limit in limits)
-    return next((length for length in found if length is not None), None)
+    return "a non-empty text" + (f" of at most {most} characters" if most else "")
 
 
 def _whole(limits: Mapping[str, float]) -> str:
@@ -175,14 +165,23 @@ def _in_range(limits: Mapping[str, float]) -> str:
     return f" in {opening}{low:g}, {high:g}{closing}"
 
 
-def from_word(name: str, field: FieldInfo, word: str) -> Any:
-    """A word of the command line as the type of its field; its range is checked with the rest."""
-    if word.lower() == "none" and is_optional(field):
+def from_word(name: str, field: FieldInfo, word: str | Sequence[str]) -> Any:
+    """A word of the command line as the type of its field; its range is checked with the rest.
+
+    Several numbers are given as `1,2,3`, or by repeating the option. A text may hold commas.
+    """
+    if isinstance(word, str) and word.lower() == "none" and is_optional(field):
         return None
-    for kind in kinds(field.annotation):
-        if kind in (int, float, bool):
-            try:
-                return TypeAdapter(kind).validate_strings(word)
-            except ValidationError:
-                raise UserError(f"{name} is {word!r}, but takes {takes(field)}") from None
-    return word
+    item = item_of(field)
+    admitted = kinds((item or field).annotation)
+    kind = next((kind for kind in admitted if kind in (int, float, bool)), None)
+    if kind is None:
+        return word
+    words = [word] if isinstance(word, str) else word
+    if item:
+        words = [each for word in words for each in word.split(",")]
+    try:
+        read = [TypeAdapter(kind).validate_strings(each) for each in words]
+    except ValidationError:
+        raise UserError.of(name, word, takes(field)) from None
+    return tuple(read) if item else read[0]

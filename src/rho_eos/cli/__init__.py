@@ -7,7 +7,7 @@ import inspect as inspection
 import os
 import re
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -45,8 +45,8 @@ Start with:  rho-eos watch "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are 
 
 
 def flowing(text: str) -> str:
-    """Paragraphs without the line breaks of their source: a terminal has its own width. Lines that
-    are indented, as examples are, stay."""
+    """A text whose paragraphs have no line breaks, since a terminal has its own width. Lines that
+    are indented, as examples are, stay as they are."""
     return re.sub(r"(?<=\S)\n(?=\S)", " ", inspection.cleandoc(text))
 
 
@@ -76,37 +76,28 @@ def make_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(options)
+    engine = with_settings(EngineConfig)
     decoding = with_settings(EngineConfig, DecodeParams)
     app.command(cls=RayCommand)(with_config(decoding(generate)))
-    for command in (chat, watch):
-        app.command()(with_config(decoding(command)))
-    app.command()(with_config(with_settings(EngineConfig)(batch)))
+    for command in (decoding(chat), decoding(watch), engine(batch)):
+        app.command()(with_config(command))
     app.command("eval", cls=EvalCommand)(with_config(decoding(evaluate)))
-    app.command()(with_config(compare))
-    app.command()(with_config(inspect))
-    app.command()(with_config(with_settings(EngineConfig)(reproduce)))
-    # All that follows the command is for lm-eval to read, --help included.
-    app.command(
-        "lm-eval",
-        context_settings={
-            "allow_extra_args": True,
-            "ignore_unknown_options": True,
-            "help_option_names": [],
-        },
-    )(lm_eval)
-    app.command()(with_config(with_settings(EngineConfig)(info)))
-    app.command()(with_config(models))
-    app.command()(with_config(with_settings(EngineConfig, ServerConfig)(serve)))
+    for command in (compare, inspect, engine(reproduce)):
+        app.command()(with_config(command))
+    # Everything after the command is for lm-eval to read, --help included.
+    passed_on = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command("lm-eval", context_settings=passed_on)(lm_eval)
+    for command in (engine(info), models, with_settings(EngineConfig, ServerConfig)(serve)):
+        app.command()(with_config(command))
     for each in app.registered_commands:
         each.help = flowing((each.callback and each.callback.__doc__) or "")
     return app
 
 
 def main() -> None:
-    """Run; an error is one line, with exit code 2 if it is the user's to mend."""
+    """Run a command. An error is one line, with exit code 2 if the input is at fault."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    # What is left at the end goes with the process: nobody need look through it.
-    atexit.register(gc.freeze)
+    atexit.register(gc.freeze)  # at the end nothing need be collected: the process goes as a whole
     try:
         words = sys.argv[1:]
         load_plugins(plugins_in(words))
@@ -115,27 +106,29 @@ def main() -> None:
         code = make_app()(standalone_mode=False) or 0
         sys.stdout.flush()
         sys.exit(code)
-    except (UserError, typer.TyperException) as error:
-        text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
-        print(f"rho-eos: {' '.join(text.split())}", file=sys.stderr)
-        sys.exit(2)
+    except typer.TyperException as error:
+        _end(2, error.format_message())
+    except UserError as error:
+        _end(2, str(error))
     except (EngineError, StorageError) as error:
-        print(f"rho-eos: {error}", file=sys.stderr)
-        sys.exit(1)
+        _end(1, str(error))
     except (KeyboardInterrupt, typer.Abort):
-        print("rho-eos: interrupted", file=sys.stderr)
-        sys.exit(130)
+        _end(130, "interrupted")
     except BrokenPipeError:
         _let_go_of_stdout()
         sys.exit(141)
     except OSError as error:
         _let_go_of_stdout()  # it may be what could not be written
         where = f"{error.filename}: " if error.filename else ""
-        print(f"rho-eos: {where}{error.strerror or error}", file=sys.stderr)
-        sys.exit(1)
+        _end(1, f"{where}{error.strerror or error}")
+
+
+def _end(code: int, sentence: str) -> NoReturn:
+    print(f"rho-eos: {' '.join(sentence.split())}", file=sys.stderr)
+    sys.exit(code)
 
 
 def _let_go_of_stdout() -> None:
-    """What is still to be written goes nowhere: writing it would fail again at the very end."""
+    """Throw away what is still to be written, since writing it would fail again at the end."""
     with contextlib.suppress(OSError, ValueError):  # tests have no such file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

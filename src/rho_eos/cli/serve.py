@@ -32,43 +32,31 @@ def serve(
 
     if name is not None:
         engine_options = engine_options | {"model": name}
-    # What is wrong with the options is said before anything is loaded.
-    EngineConfig.from_mapping(engine_options)
+    # Wrong options are refused before anything is loaded.
+    engine = EngineConfig.from_mapping(engine_options)
     config = ServerConfig.from_mapping(server_options)
     config.keys()
     if replicas != 1 and not ray:
         raise UserError("--replicas goes with --ray")
-    if ray:
-        _serve_on_ray(engine_options, config, replicas)
-    else:
-        _serve_here(engine_options, config)
-    return 0
-
-
-def _serve_here(engine_options: dict[str, Any], config: Any) -> None:
     try:
-        from rho_eos.server.run import serve_forever
+        from rho_eos.server.run import log_to_stderr, serve_forever
         from rho_eos.server.service import Service
-    except ModuleNotFoundError as error:
-        raise needs_extra("serve", error.name, "serve") from error
-    llm = load(engine_options)
-    llm.warm_up()
-    serve_forever(Service(llm, config))
 
-
-def _serve_on_ray(engine_options: dict[str, Any], config: Any, replicas: int) -> None:
-    try:
-        from rho_eos.cluster.ray_serve import serve_on_ray
-        from rho_eos.server.run import log_to_stderr
+        if ray:
+            from rho_eos.cluster.ray_serve import serve_on_ray
     except ModuleNotFoundError as error:
-        raise needs_extra("serve --ray", error.name, "serve,ray") from error
+        raise needs_extra("serve", error.name, "serve,ray" if ray else "serve") from error
+    if not ray:
+        llm = load(engine_options)
+        llm.warm_up()
+        serve_forever(Service(llm, config))
+        return 0
     from rho_eos.base.plugins import load_plugins
-    from rho_eos.config import EngineConfig
     from rho_eos.models.loading import open_checkpoint
 
-    # What cannot be loaded would fail in each replica.
-    engine = EngineConfig.from_mapping(engine_options)
+    # A model that cannot be loaded would fail in each replica, so it is opened here first.
     load_plugins(engine.plugin)
     open_checkpoint(engine)
     log_to_stderr(config.log_level)
     serve_on_ray(engine_options, config, replicas)
+    return 0

@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any
 
 import typer
 from pydantic.fields import FieldInfo
 
 from rho_eos.base.errors import UserError
-from rho_eos.base.settings import Settings, choices, from_word, kinds
+from rho_eos.base.settings import Settings, choices, from_word, item_of, kinds
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import policies
@@ -98,12 +98,12 @@ def _option(name: str, field: FieldInfo, panel: str, help: str | None = None) ->
         help=(help or str(field.description)).replace("[", r"\["),  # no markup in it
         show_default=_shown(field.default),
         rich_help_panel=panel,
-        metavar=None if kind is bool else _metavar(field, kind),
+        metavar=None if kind is bool else _metavar(field),
     )
     annotation: Any = str | None
     if kind is bool:
         annotation = bool | None
-    elif get_origin(kind) is tuple:
+    elif item_of(field):
         annotation = list[str] | None
     return inspect.Parameter(
         name,
@@ -118,7 +118,7 @@ def _given(cls: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
     if cls is DecodeParams:
         return from_words({n: values[n] for n in parameters() if values[n] is not None})
     return {
-        name: from_word(name, field, value) if isinstance(value, str) else value
+        name: from_word(name, field, value) if isinstance(value, str | list) else value
         for name, field in cls.model_fields.items()
         if (value := values[name]) is not None
     }
@@ -130,7 +130,7 @@ def _shown(default: Any) -> str | bool:
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-def _metavar(field: FieldInfo, kind: Any) -> str:
+def _metavar(field: FieldInfo) -> str:
     if choices(field):
         return "|".join(choices(field))
-    return {int: "N", float: "X"}.get(kind, "TEXT")
+    return {int: "N", float: "X"}.get(kinds((item_of(field) or field).annotation)[0], "TEXT")

@@ -31,7 +31,7 @@ class RegionParams(DecodeParams):
     def _check_region(self) -> Self:
         low, high = self.region
         if low > high:
-            raise UserError(f"rho_low is {low}, but takes at most rho_high, which is {high}")
+            raise UserError.of("rho_low", low, f"at most rho_high, which is {high}")
         return self
 
 

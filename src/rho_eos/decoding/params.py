@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from pydantic import create_model, model_validator
 
-from rho_eos.base.errors import UserError
+from rho_eos.base.errors import UserError, did_you_mean
 from rho_eos.base.settings import FewTexts, Settings, is_optional, setting
 
 if TYPE_CHECKING:
@@ -150,7 +150,8 @@ class DecodeParams(Settings):
         others = parameters().get(name)
         if others is not None:
             return f"{chosen} has no parameter {name!r}; it is one of {', '.join(others.owners)}"
-        return f"unknown parameter {name!r}; {chosen} takes {', '.join(cls.model_fields)}"
+        known = f"; {chosen} takes {', '.join(cls.model_fields)}"
+        return f"unknown parameter {name!r}{did_you_mean(name, cls.model_fields) or known}"
 
     @property
     def longest(self) -> int:
@@ -233,7 +234,7 @@ def check_samples(n: Any) -> None:
     """How many samples of one prompt may be asked for."""
     whole = isinstance(n, Integral) and not isinstance(n, bool)
     if not whole or not 1 <= n <= MOST_SAMPLES:
-        raise UserError(f"n is {n!r}, but takes an integer from 1 to {MOST_SAMPLES}")
+        raise UserError.of("n", n, f"an integer from 1 to {MOST_SAMPLES}")
 
 
 def seeded(params: DecodeParams, n: Any) -> list[DecodeParams]:

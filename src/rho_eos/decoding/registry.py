@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.registry import Registry
-from rho_eos.base.settings import Settings, shown
+from rho_eos.base.settings import Settings
 from rho_eos.decoding.cache import Cache
 from rho_eos.decoding.commit import CommitParams, CommitRule
 from rho_eos.decoding.params import DEFAULT_POLICY, NO_CACHE, DecodeParams
@@ -73,7 +73,7 @@ def find_policy(name: Any) -> type[Policy]:
     if not isinstance(name, str) or name not in known:
         owners = [owner for owner, policy in known.items() if name in [*policy.Params.presets]]
         hint = f"; {name} is a preset of {owners[0]}" if owners else ""
-        raise UserError(f"policy is {shown(name)}, but takes one of {', '.join(known)}{hint}")
+        raise UserError.of("policy", name, f"one of {', '.join(known)}{hint}")
     return known[name]
 
 
@@ -83,5 +83,5 @@ def find_cache(name: Any) -> type[Cache] | None:
         return None
     known = CACHES.all()
     if not isinstance(name, str) or name not in known:
-        raise UserError(f"cache is {shown(name)}, but takes one of {', '.join([NO_CACHE, *known])}")
+        raise UserError.of("cache", name, f"one of {', '.join([NO_CACHE, *known])}")
     return known[name]

@@ -7,11 +7,11 @@ What is registered is in all of them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import getdoc
-from typing import Any, get_origin
+from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from rho_eos.base.settings import bounds, choices, from_word, is_optional, kinds, takes
+from rho_eos.base.settings import bounds, choices, from_word, is_optional, item_of, kinds, takes
 from rho_eos.decoding.params import NO_CACHE, DecodeParams, composed, parts_of
 from rho_eos.decoding.registry import CACHES, COMMITS, policies
 
@@ -79,7 +79,7 @@ def from_words(given: Mapping[str, Any]) -> dict[str, Any]:
     fields = fields_for(given)
     return {
         name: from_word(name, fields[name], value)
-        if isinstance(value, str) and name in fields
+        if isinstance(value, str | list) and name in fields
         else value
         for name, value in given.items()
     }
@@ -132,10 +132,10 @@ def _describe(field: FieldInfo) -> dict[str, Any]:
 
 
 def _type(field: FieldInfo) -> str:
-    """integer, number, flag, choice, texts or text."""
+    """integer, number, flag, choice or text; integers, numbers, … where it takes several."""
+    if item := item_of(field):
+        return f"{_type(item)}s"
     if choices(field):
         return "choice"
     kind = next(kind for kind in kinds(field.annotation) if kind is not type(None))
-    if get_origin(kind) is tuple:
-        return "texts"
     return {int: "integer", float: "number", bool: "flag"}.get(kind, "text")

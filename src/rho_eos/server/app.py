@@ -20,10 +20,9 @@ from rho_eos import __version__
 from rho_eos.decoding.schema import schema
 from rho_eos.engine.request import Detail
 from rho_eos.server import errors
-from rho_eos.server.auth import OPEN_PATHS, KeyMiddleware, KeyRing
+from rho_eos.server.auth import OPEN_PATHS, KeyMiddleware
 from rho_eos.server.denoise import TokenTexts, denoise_events
-from rho_eos.server.hosts import AllowedHosts, HostCheck
-from rho_eos.server.middleware import DOCS, BodyLimit, RequestLog
+from rho_eos.server.middleware import DOCS, BodyLimit, HostCheck, RequestLog
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.protocol import AnyRequest, request_models
 from rho_eos.server.responses import ChatShape, CompletionShape, Shape, whole_answer
@@ -34,6 +33,8 @@ STATIC = Path(__file__).parent / "static"
 
 
 class ErrorDetail(BaseModel):
+    """For the description of the API: the form that `ApiError` gives an error."""
+
     message: str
     type: str
     param: str | None = None
@@ -72,7 +73,7 @@ def create_app(service: Service) -> FastAPI:
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, max_bytes=config.max_body_bytes, seconds=config.body_seconds)
     open_paths = (*OPEN_PATHS, DOCS, "/openapi.json") if config.docs else OPEN_PATHS
-    app.add_middleware(KeyMiddleware, keys=KeyRing(config.keys()), open_paths=open_paths)
+    app.add_middleware(KeyMiddleware, keys=config.keys(), open_paths=open_paths)
     if config.cors_origin:
         app.add_middleware(
             CORSMiddleware,
@@ -80,7 +81,7 @@ def create_app(service: Service) -> FastAPI:
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
         )
-    app.add_middleware(HostCheck, hosts=AllowedHosts(config.host, config.allowed_host))
+    app.add_middleware(HostCheck, names=(config.host, *config.allowed_host))
     app.add_middleware(RequestLog)
     return app
 

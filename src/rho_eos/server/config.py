@@ -1,4 +1,4 @@
-"""What a server decides once: where it listens, who may ask, how much it takes on."""
+"""Settings of a server: where it listens, who may ask, how much it takes on."""
 
 import os
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from rho_eos.base.settings import Settings, Texts, setting
 from rho_eos.decoding.params import LONGEST
 
 API_KEY_VARIABLE = "RHO_EOS_API_KEY"
-MONTH = 31 * 24 * 3600.0  # in seconds: nobody waits longer
+MONTH = 31 * 24 * 3600.0  # in seconds; the longest time that any setting takes
 
 
 class ServerConfig(Settings):
-    """The defaults suit one machine: reachable from itself alone, no key, no other origins."""
+    """The defaults suit one machine: it alone reaches the server, without a key."""
 
     host: str = setting(
         "127.0.0.1", "address to listen on; 0.0.0.0 is every interface", min_length=1
@@ -31,7 +31,7 @@ class ServerConfig(Settings):
     api_key_file: str | None = setting(None, "file with one such key on each line", min_length=1)
     cors_origin: Texts = setting((), "web origin whose pages may call; repeatable")
     allowed_host: Texts = setting(
-        (), "name that clients may call this server by, beside its address; repeatable, * is any"
+        (), "name that clients may call this server by; repeatable, *.example.org and * are any"
     )
     max_waiting: int = setting(
         256, "requests that may wait for a place; beyond, status 429", ge=0, le=10**6
@@ -62,32 +62,34 @@ class ServerConfig(Settings):
         False, "an interactive description of the API at /docs; its page loads scripts from a CDN"
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "least level of what is logged; probes are logged at debug"
+        "info", "lowest level that is logged; requests of probes are logged at debug"
     )
-    log_prompts: bool = setting(False, "write prompts to the log; without, no text of users is")
+    log_prompts: bool = setting(
+        False, "write prompts to the log, which otherwise holds no text of users"
+    )
 
     @model_validator(mode="after")
-    def _check_blanks(self) -> Self:
+    def _check_texts(self) -> Self:
         """A key of spaces would count as none, and the server would be open to all."""
         for name in ("api_key", "cors_origin", "allowed_host"):
             for text in getattr(self, name):
                 if not text.strip():
-                    raise UserError(f"{name} holds {text!r}, but takes a non-empty text")
+                    raise UserError.of(name, text, "a non-empty text", "holds")
+        for host in self.allowed_host:
+            if "*" in host[1:] or (host[0] == "*" and host != "*" and host[1] != "."):
+                raise UserError.of("allowed_host", host, "a name, *.name or *", "holds")
         return self
 
     def keys(self, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
         """All accepted keys, from wherever they were given. None at all means no key is needed."""
-        named = environment.get(API_KEY_VARIABLE, "").split(",")
-        keys = (*self.api_key, *named, *self._keys_in_file())
+        keys = [*self.api_key, *environment.get(API_KEY_VARIABLE, "").split(",")]
+        if (file := self.api_key_file) is not None:
+            try:
+                in_file = Path(file).read_text(encoding="utf-8").split("\n")
+            except (OSError, UnicodeDecodeError) as error:
+                sentence = f"cannot read api_key_file {file!r}: {error}"
+                raise UserError(sentence, "api_key_file") from error
+            if not any(key.strip() for key in in_file):
+                raise UserError(f"api_key_file {file!r} holds no key", "api_key_file")
+            keys += in_file
         return tuple(dict.fromkeys(key.strip() for key in keys if key.strip()))
-
-    def _keys_in_file(self) -> list[str]:
-        if self.api_key_file is None:
-            return []
-        try:
-            keys = Path(self.api_key_file).read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read api_key_file {self.api_key_file!r}: {error}") from error
-        if not any(key.strip() for key in keys):
-            raise UserError(f"api_key_file {self.api_key_file!r} holds no key")
-        return keys

@@ -1,7 +1,8 @@
 """Everything that can go wrong with a request, as the error object that OpenAI's clients expect."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -9,7 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from rho_eos.base.errors import UserError
+from rho_eos.base.errors import UserError, did_you_mean
+from rho_eos.decoding.schema import parameters
 from rho_eos.engine.errors import (
     DeadlineExceededError,
     EngineError,
@@ -18,11 +20,11 @@ from rho_eos.engine.errors import (
     UnavailableError,
 )
 
+#: What pydantic adds to the path of a field that takes several types: the one it tried.
 _TRIED_TYPE = re.compile(r"str|int|float|bool|none|.*\[.*")
-#: How a sentence about settings says which of them it is about.
-_NAMED = re.compile(r"(\w+) (?:is|holds) |policy .+? has no parameter '(\w+)'")
+#: Parameters that have another name in HTTP, where it is OpenAI's.
+_HTTP_NAMES = {"max_new_tokens": "max_tokens"}
 _LONGEST_MESSAGE = 1000
-RETRY = {"Retry-After": "1"}
 _ENGINE_STATUS: dict[type[EngineError], tuple[int, str]] = {
     QueueFullError: (429, "queue_full"),
     RequestFailedError: (500, "request_failed"),
@@ -31,36 +33,25 @@ _ENGINE_STATUS: dict[type[EngineError], tuple[int, str]] = {
 }
 
 
+@dataclass(eq=False)
 class ApiError(Exception):
     """An answer other than 200."""
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        code: str,
-        param: str | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.code = code
-        self.param = param
-        self.headers = headers
+    status: int
+    message: str
+    code: str
+    param: str | None = None
+    headers: Mapping[str, str] | None = None
+
+    def __str__(self) -> str:
+        return self.message
 
     @property
     def body(self) -> dict[str, Any]:
         kinds = {401: "authentication_error", 429: "rate_limit_error"}
         kind = "server_error" if self.status >= 500 else "invalid_request_error"
-        return {
-            "error": {
-                "message": self.message,
-                "type": kinds.get(self.status, kind),
-                "param": self.param,
-                "code": self.code,
-            }
-        }
+        error = {"message": self.message, "type": kinds.get(self.status, kind)}
+        return {"error": error | {"param": self.param, "code": self.code}}
 
     def response(self) -> JSONResponse:
         return JSONResponse(self.body, self.status, self.headers)
@@ -71,12 +62,12 @@ def bad_request(message: str, param: str | None = None, code: str = "invalid_val
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """The one translation from what went wrong inside to what a client is told."""
+    """What a client is told of an error."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, EngineError):
         status, code = _ENGINE_STATUS[type(error)]
-        headers = RETRY if status in (429, 503) else None
+        headers = {"Retry-After": "1"} if status in (429, 503) else None
         return ApiError(status, str(error), code, headers=headers)
     if isinstance(error, UserError):
         return _refused(error)
@@ -84,15 +75,14 @@ def as_api_error(error: Exception) -> ApiError:
         return _invalid(error.errors()[0])
     if isinstance(error, HTTPException):
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
-        headers = dict(error.headers) if error.headers else None
-        return ApiError(error.status_code, str(error.detail), code, headers=headers)
+        return ApiError(error.status_code, str(error.detail), code, headers=error.headers)
     return ApiError(500, "the server failed; its log says why", "internal_error")
 
 
 def install(app: FastAPI, refused: Callable[[], None]) -> None:
     """Let every error of every endpoint be answered in the same form.
 
-    `refused` is called for a request that is turned away before an endpoint has seen it.
+    `refused` is called for a request that is refused before an endpoint has seen it.
     """
 
     async def answer(_: Request, error: Exception) -> JSONResponse:
@@ -105,12 +95,13 @@ def install(app: FastAPI, refused: Callable[[], None]) -> None:
 
 
 def _refused(error: UserError) -> ApiError:
-    """The sentence of a setting's own check, with the setting it is about."""
-    # In HTTP the longest canvas goes by OpenAI's name.
-    message = str(error).replace("max_new_tokens", "max_tokens")
-    named = _NAMED.match(message)
-    shown = message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"
-    return bad_request(shown, named[1] or named[2] if named else None)
+    """The sentence of a check of ours, and the parameter it is about, by their names in HTTP."""
+    message, param = str(error), error.field
+    for name, own in _HTTP_NAMES.items():
+        message = message.replace(name, own)
+        param = own if param == name else param
+    cut = len(message) > _LONGEST_MESSAGE
+    return bad_request(message[:_LONGEST_MESSAGE] + "…" if cut else message, param)
 
 
 def _invalid(error: dict[str, Any]) -> ApiError:
@@ -121,16 +112,15 @@ def _invalid(error: dict[str, Any]) -> ApiError:
     path = [str(part) for part in error["loc"][1:]]
     if kind == "extra_forbidden":
         name = _printable(".".join(path))
-        return bad_request(f"unknown field {name!r}", name, "unknown_field")
-    # Where several types are possible, pydantic also names the one it tried: no part of the field.
+        known = [_HTTP_NAMES.get(each, each) for each in parameters()]
+        near = did_you_mean(_HTTP_NAMES.get(name, name), known)
+        return bad_request(f"unknown field {name!r}{near}", name, "unknown_field")
     name = _printable(".".join(part for part in path if not _TRIED_TYPE.fullmatch(part)))
     if kind == "value_error" and not name:
         return bad_request(_printable(str(error["ctx"]["error"])))
     if not name:
-        return bad_request(
-            "the body takes a JSON object, sent with content-type application/json",
-            code="invalid_json",
-        )
+        message = "the body takes a JSON object, sent with content-type application/json"
+        return bad_request(message, code="invalid_json")
     if kind == "missing":
         return bad_request(f"{name} is missing", name, "missing_field")
     return bad_request(f"{name}: {_printable(error['msg'].removeprefix('Value error, '))}", name)

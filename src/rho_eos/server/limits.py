@@ -1,7 +1,7 @@
-"""How much a request may ask for: counted before anything of it is tokenised.
+"""How much a request may ask for, counted before anything of it is tokenised.
 
-A text that is refused for its length must cost next to nothing: tokenising a megabyte takes a
-second and a hundred megabytes.
+Tokenising a megabyte takes a second and a hundred megabytes, so a text that is too long is refused
+by its characters.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ CHARACTERS_PER_TOKEN = 16
 def check_prompt(
     prompt: Prompt | None, beside: Sequence[Given | None], config: ServerConfig, context: int
 ) -> None:
-    """Raise for a prompt that cannot fit, whatever the tokenizer makes of it; `beside`: what else
-    is given, a suffix or a template."""
+    """Refuse a prompt that cannot fit, whatever the tokenizer makes of it, together with what is
+    given `beside` it: a suffix or a template."""
     assert isinstance(prompt, dict | None)
     prompt = prompt or {}
     tokens = min(config.max_prompt_tokens or context, context)
@@ -28,13 +28,13 @@ def check_prompt(
     messages: list[dict[str, Any]] = prompt.get("messages", [])
     texts = [prompt.get("prompt", ""), *(message["content"] for message in messages)]
     texts += [each for each in given if isinstance(each, str)]
+    characters = config.max_prompt_characters or CHARACTERS_PER_TOKEN * tokens
     what = "text that is given" if any(beside) else "prompt"
-    _check(what, sum(len(each) for each in given if not isinstance(each, str)), tokens, "tokens")
-    _check(what, len(messages), tokens, "messages")
-    most = config.max_prompt_characters or CHARACTERS_PER_TOKEN * tokens
-    _check(what, sum(map(len, texts)), most, "characters")
-
-
-def _check(what: str, count: int, limit: int, unit: str) -> None:
-    if count > limit:
-        raise bad_request(f"the {what} has {count} {unit}, but the limit of this server is {limit}")
+    for count, limit, unit in (
+        (sum(len(each) for each in given if not isinstance(each, str)), tokens, "tokens"),
+        (len(messages), tokens, "messages"),
+        (sum(map(len, texts)), characters, "characters"),
+    ):
+        if count > limit:
+            limits = f"the {what} has {count} {unit}, but the limit of this server is {limit}"
+            raise bad_request(limits)

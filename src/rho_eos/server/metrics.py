@@ -1,6 +1,6 @@
 """Prometheus metrics. One registry per server, so that several can live in a process."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
@@ -21,8 +21,8 @@ class Metrics:
         def counter(name: str, help: str, *labels: str) -> Counter:
             return Counter(f"rho_eos_{name}", help, labels, registry=registry)
 
-        def seconds(name: str, help: str) -> Histogram:
-            return Histogram(f"rho_eos_{name}", help, registry=registry, buckets=_SECONDS)
+        def histogram(name: str, help: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
+            return Histogram(f"rho_eos_{name}", help, registry=registry, buckets=buckets)
 
         self.outcomes = counter("requests", "Requests by how they ended.", "outcome")
         self.prompt_tokens = counter("prompt_tokens", "Tokens of prompts that were answered.")
@@ -33,35 +33,29 @@ class Metrics:
         self.refreshes = counter("refreshes", "Forwards of sequences over all their positions.")
         self.committed = counter("committed_tokens", "MASKs that became tokens.")
         self.adjustments = counter("length_adjustments", "Changes of a length.", "direction")
-        self.e_ratio = Histogram(
-            "rho_eos_e_ratio",
-            "Share of the final canvas that is not padding (E_token / N_token).",
-            registry=registry,
-            buckets=_SHARES,
-        )
-        self.first_token = seconds(
-            "time_to_first_token_seconds", "From submission until the first token was final."
-        )
-        self.latency = seconds("request_seconds", "From submission to the whole answer.")
-        self.queue_time = seconds("queue_seconds", "From submission to the first forward.")
         for direction in ("expand", "contract"):
             self.adjustments.labels(direction)
+        padding = "Share of the final canvas that is not padding (E_token / N_token)."
+        self.e_ratio = histogram("e_ratio", padding, _SHARES)
+        self.first_token = histogram(
+            "time_to_first_token_seconds", "From submission until the first token was final."
+        )
+        self.latency = histogram("request_seconds", "From submission to the whole answer.")
+        self.queue_time = histogram("queue_seconds", "From submission to the first forward.")
 
     def watch(self, engine: AsyncEngine) -> None:
-        """Gauges that are read from the engine when somebody asks."""
-        running = Gauge("rho_eos_requests_running", "Being decoded now.", registry=self.registry)
-        running.set_function(lambda: engine.running)
-        waiting = Gauge("rho_eos_requests_waiting", "Queued.", registry=self.registry)
-        waiting.set_function(lambda: engine.waiting)
+        self._gauge("requests_running", "Being decoded now.", lambda: engine.running)
+        self._gauge("requests_waiting", "Queued.", lambda: engine.waiting)
 
     def watch_cache(self, cache: Cache) -> None:
         """What is kept on the device, and how often there was no room for more."""
-        used = Gauge("rho_eos_cache_bytes", "Cached keys and values.", registry=self.registry)
-        used.set_function(lambda: cache.used * cache.bytes_per_position)
-        refused = Gauge(
-            "rho_eos_cache_refused", "Requests without room in the cache.", registry=self.registry
-        )
-        refused.set_function(lambda: cache.refused)
+        size = cache.bytes_per_position
+        self._gauge("cache_bytes", "Cached keys and values.", lambda: cache.used * size)
+        self._gauge("cache_refused", "Requests without room in the cache.", lambda: cache.refused)
+
+    def _gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
+        """A number that is read when somebody asks."""
+        Gauge(f"rho_eos_{name}", help, registry=self.registry).set_function(value)
 
     def observe_step(self, _: Row, record: StepRecord) -> None:
         """Called by the engine's thread, for every step of every sequence."""

@@ -46,19 +46,16 @@ def _implied(policy: str) -> dict[str, dict[str, dict[str, Any]]]:
     implied: dict[str, dict[str, dict[str, Any]]] = {}
     for name, field in policies()[policy].Params.model_fields.items():
         for choice in choices(field):
-            chosen = _resolved({"policy": policy, name: choice})
-            changed = {
-                other: value
-                for other, value in chosen.items()
-                if other != name and value != defaults.get(other)
-            }
+            chosen = _resolved({"policy": policy, name: choice}).items()
+            changed = {other: value for other, value in chosen if value != defaults.get(other)}
+            changed.pop(name, None)
             if changed:
                 implied.setdefault(name, {})[choice] = changed
     return implied
 
 
 def _resolved(given: dict[str, Any]) -> dict[str, Any]:
-    """All parameters that follow from what is given; none if it goes only with something else."""
+    """All parameters that follow from what is given, or none where that is not enough by itself."""
     try:
         return DecodeParams.from_mapping(given).model_dump(mode="json")
     except UserError:

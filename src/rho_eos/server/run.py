@@ -9,15 +9,14 @@ import os
 import signal
 import socket
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import h11
 import uvicorn
 
 from rho_eos.base.errors import UserError
 from rho_eos.server.app import create_app
-from rho_eos.server.connection import strict_protocol
 from rho_eos.server.middleware import request_id
 from rho_eos.server.service import Service
 
@@ -29,30 +28,34 @@ _MOST_MESSAGES = 1000  # kinds of errors of the loop that are told apart
 
 def serve_forever(service: Service) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is running and return."""
-    log_to_stderr(service.config.log_level)
-    spare_the_collector()
     config = service.config
+    log_to_stderr(config.log_level)
+    spare_the_collector()
     with listen(config.host, config.port) as listener:
-        server = DrainingServer(
-            uvicorn.Config(
-                create_app(service),
-                http=strict_protocol(config),
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=int(config.drain_seconds + _GRACE),
-            ),
-            service,
-        )
+        server = DrainingServer(uvicorn_config(service), service)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         logger.info("serving %s at http://%s:%d", service.model, shown, port)
         asyncio.run(server.serve(sockets=[listener]))
 
 
+def uvicorn_config(service: Service) -> uvicorn.Config:
+    """How uvicorn runs our app."""
+    return uvicorn.Config(
+        create_app(service),
+        http="h11",
+        ws="none",
+        lifespan="on",  # the engine's worker starts there, so it must not fail silently
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(service.config.drain_seconds + _GRACE),
+    )
+
+
 def spare_the_collector() -> None:
-    """What is loaded by now stays until the end: looking through all of it again in every full
-    collection would hold up everybody for a fifth of a second."""
+    """Take what is loaded by now out of garbage collection, since it stays until the end. Looking
+    through it in every full collection would stop the server for a fifth of a second."""
     gc.collect()
     gc.freeze()
 
@@ -62,17 +65,17 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise UserError(
-            f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}"
-        ) from error
-    # Connections inherit it. asyncio would set it only on sockets that name their protocol, and
+        reason = os.strerror(error.errno or 0)
+        raise UserError(f"cannot listen on {host} port {port}: {reason}") from error
+    # Connections inherit this option. asyncio sets it only on sockets that name their protocol, and
     # without it the body of an answer waits 40 ms for the client to acknowledge the head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 class DrainingServer(uvicorn.Server):
-    """On the first signal: no new requests, running ones finish. On the second: out at once."""
+    """On the first signal it takes no new requests and finishes the running ones; on the second it
+    ends at once."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -80,8 +83,8 @@ class DrainingServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn raises the signal again when it is done, so that a drained server would still
-        end as if killed. Ours has done what it was asked to, and exits with 0."""
+        """uvicorn raises the signal again when it is done, so that the process ends as if killed.
+        A server that has drained did what it was asked to, and exits with 0."""
         loop = asyncio.get_running_loop()
         tell_once_a_second(loop)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -90,36 +93,32 @@ class DrainingServer(uvicorn.Server):
 
     def _on_signal(self, number: int) -> None:
         if self.should_exit:
-            logger.warning(
-                "signalled again: %d requests are cut off", self.service.engine.in_flight
-            )
-            # At once: to cancel what runs would take as long as a forward, and tell of each.
+            running = self.service.engine.in_flight
+            logger.warning("signalled again: %d requests are cut off", running)
+            # Cancelling what runs would take as long as a forward, and log a line for each.
             os._exit(128 + number)
         self.should_exit = True
-        self._draining = asyncio.ensure_future(
-            self.service.engine.drain(self.service.config.drain_seconds)
-        )
+        seconds = self.service.config.drain_seconds
+        self._draining = asyncio.ensure_future(self.service.engine.drain(seconds))
 
 
 def tell_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
-    """Errors of the loop itself: without file descriptors each of 2,048 tries to accept is one."""
+    """Log errors of the event loop, each at most once a second: without file descriptors every
+    attempt to accept a connection is one."""
     said: dict[str, float] = {}
-    unsaid: Counter[str] = Counter()
 
     def handle(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         message = f"{context['message']}: {type(error).__name__}: {error}"
         now = loop.time()
         if now - said.get(message, -math.inf) < 1:
-            unsaid[message] += 1
             return
         if len(said) > _MOST_MESSAGES:
             said.clear()
-            unsaid.clear()
         said[message] = now
-        more = f" (and {unsaid.pop(message)} times before)" if unsaid[message] else ""
-        known = isinstance(error, OSError)
-        logger.error("%s%s", message, more, exc_info=None if known else error)
+        # What a client or the system did needs no traceback.
+        expected = isinstance(error, OSError | h11.ProtocolError)
+        logger.error("%s", message, exc_info=None if expected else error)
 
     loop.set_exception_handler(handle)
 
@@ -127,9 +126,8 @@ def tell_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
 def log_to_stderr(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_name_request)
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s")
-    )
+    line = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
+    handler.setFormatter(logging.Formatter(line))
     for name in ("rho_eos", "uvicorn"):
         logger = logging.getLogger(name)
         logger.setLevel(level.upper())

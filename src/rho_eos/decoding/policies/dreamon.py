@@ -19,7 +19,6 @@ from rho_eos.decoding.policy import Infills, Policy, Step, Windowed
 from rho_eos.decoding.prediction import Needs, Prediction
 from rho_eos.decoding.registry import register_policy
 
-
 #: The orders of the published code, in ours.
 PUBLISHED: dict[str, Any] = {"maskgit_plus": "confidence", "topk_margin": "margin"}
 

@@ -122,6 +122,11 @@ export function asText(value) {
 /** The value that a text stands for, or undefined if the parameter takes no such thing. */
 export function parse(spec, text) {
   if (spec.type === "texts") return text.split("\n").filter((line) => line !== "");
+  if (spec.type === "integers" || spec.type === "numbers") {
+    const item = { ...spec, type: spec.type.slice(0, -1), optional: false };
+    const values = text.split(/[\s,]+/).filter((word) => word !== "").map((word) => parse(item, word));
+    return values.includes(undefined) ? undefined : values;
+  }
   if (text === "") return spec.optional ? null : undefined;
   if (spec.type === "choice") return spec.choices.includes(text) ? text : undefined;
   if (spec.type === "flag") return { true: true, false: false }[text];

@@ -68,6 +68,8 @@ function input(spec, attributes) {
         placeholder: spec.optional ? "none" : null,
       });
     case "texts":
+    case "integers":
+    case "numbers":
       return el("textarea", { ...attributes, rows: 1, placeholder: "one on each line" });
     default:
       return el("input", { ...attributes, type: "text" });
