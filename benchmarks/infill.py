@@ -20,6 +20,7 @@ from rich.table import Table
 from rho_eos import LLM, DecodeParams
 from rho_eos.base.outputs import Output
 from rho_eos.embedded.tasks import held_out
+from rho_eos.text.ask import Ask
 
 TASKS = ("tiny-mbpp", "tiny-humaneval")
 GOAL = 0.9  # with the length given
@@ -68,7 +69,9 @@ def put_back(llm: LLM, wanted: list[Case], how: dict[str, Any]) -> list[Output]:
         params = DecodeParams.from_mapping({**given, **how})
         messages = {"messages": [{"role": "user", "content": case.prompt}]}
         requests.append(
-            llm.preparer.prepare(messages, params, answer_prefix=case.before, suffix=case.behind)
+            *llm.preparer.prepare(
+                Ask(messages, params, answer_prefix=case.before, suffix=case.behind)
+            )
         )
     return llm.engine.finish([llm.engine.submit(request) for request in requests])
 

@@ -15,7 +15,8 @@ from rich.cells import cell_len
 
 from rho_eos import LLM, DecodeParams
 from rho_eos.cli import main
-from rho_eos.cli.watch import Screen
+from rho_eos.text.ask import Request
+from rho_eos.views.screen import Screen
 from tests import forks
 from tests.support import has_content, wait_until
 from tests.terminal import Terminal
@@ -365,7 +366,7 @@ def test_watch_uses_the_width_it_has(columns: int, byte_checkpoint: Path) -> Non
 
     llm = LLM(str(byte_checkpoint))
     params = DecodeParams(initial_length=480, max_new_tokens=480)
-    screen = Screen(llm, params)
+    screen = Screen(llm, Request("", [], params))
     screen.show(next(iter(llm.stream("hello", params))))
     console = Console(width=columns, height=40, file=io.StringIO())
     with console.capture() as drawn:

@@ -13,7 +13,7 @@ import numpy as np
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import Output
 from rho_eos.engine.replay import Replay
-from rho_eos.engine.request import Request
+from rho_eos.text.ask import Request
 
 MOST_REWARD = 1e100  # whose square is still a number
 OUTSIDE = -1  # no position of this sample, or no step: shorter samples are filled up with it

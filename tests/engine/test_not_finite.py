@@ -15,6 +15,7 @@ from rho_eos.decoding.registry import _policies, register_policy
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.request import Request
 from rho_eos.engine.scoring import Masked, score
+from rho_eos.text.ask import Ask
 from tests import forks
 from tests.checkpoints import write_checkpoint
 from tests.scripted import encode, engine_of, run_all, says
@@ -53,7 +54,7 @@ def test_a_row_ends_with_a_sentence_and_its_mates_go_on(
     llm: LLM, processor: Any, temperature: float
 ) -> None:
     params = DecodeParams(temperature=temperature, top_k=50, **PARAMS)
-    prompts = [llm.preparer.prepare(f"question {number}", params) for number in range(8)]
+    prompts = llm.preparer.prepare(Ask("question", params, n=8))
     want = llm.engine.finish([llm.engine.submit(request) for request in prompts])
     bad = Request("bad", prompts[0].prompt, params, processors=(processor,))
     handles = [llm.engine.submit(request) for request in (*prompts[:4], bad, *prompts[4:])]

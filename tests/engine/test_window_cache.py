@@ -17,6 +17,7 @@ from rho_eos.engine.cache import BLOCK
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, Request
 from rho_eos.engine.runner import ModelRunner
+from rho_eos.text.ask import Ask
 from tests.conftest import DATA
 from tests.engine.test_against_reference import LIMITS, MODELS, POLICIES, some_prompts
 from tests.reference.bridge import IDS, SPECIAL, rule_of
@@ -390,11 +391,12 @@ def test_refreshes_of_different_rows_are_spread_over_steps() -> None:
 
 
 def test_a_process_may_set_the_cache_for_requests_that_do_not_say(byte_checkpoint: Any) -> None:
-    llm = LLM(str(byte_checkpoint), cache="window", cache_window=5)
-    unsaid = llm.preparer.prepare("hello", DecodeParams()).params
+    llm = LLM(str(byte_checkpoint), defaults={"cache": "window", "cache_window": 5})
+    [unsaid] = [each.params for each in llm.preparer.prepare(Ask("hello"))]
     usual = DecodeParams().cache_steps
     assert (unsaid.cache, unsaid.cache_window, unsaid.cache_steps) == ("window", 5, usual)
-    said = llm.preparer.prepare("hello", DecodeParams(cache="none", cache_window=7)).params
+    own = DecodeParams(cache="none", cache_window=7)
+    [said] = [each.params for each in llm.preparer.prepare(Ask("hello", own))]
     assert (said.cache, said.cache_window) == ("none", 7)
     long = DecodeParams(initial_length=96, max_new_tokens=96, policy="fixed")
     usage = llm.generate(["hello"], long)[0].usage

@@ -11,6 +11,7 @@ import pytest
 from rho_eos import LLM, DecodeParams
 from rho_eos.base.errors import UserError
 from rho_eos.evals import find_task
+from rho_eos.text.ask import Ask
 from tests.evals.command import Command
 from tests.evals.fixtures import BROKEN, FOLDER
 
@@ -129,10 +130,9 @@ def test_our_tasks_ask_and_grade_as_eval_does(tiny_lm: Any, tmp_path: Path) -> N
         for sample, request in zip(samples, task.instances, strict=True):
             messages = {"messages": ours.messages(sample)}
             params = DecodeParams(initial_length=1)
-            want = tiny_lm.llm.preparer.prepare(
-                messages, params, answer_prefix=ours.answer_prefix
-            ).prompt
-            assert tiny_lm.tok_encode(request.args[0]) == want
+            ask = Ask(messages, params, answer_prefix=ours.answer_prefix)
+            [want] = tiny_lm.llm.preparer.prepare(ask)
+            assert tiny_lm.tok_encode(request.args[0]) == want.prompt
             document = request.doc
             right = float(sample.id not in BROKEN)
             assert task.process_results(document, [ours.gold(sample)]) == {"acc": right}

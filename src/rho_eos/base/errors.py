@@ -1,11 +1,25 @@
 """What a command or a request may end with through no fault of the program."""
 
+from typing import Any
+
 
 class UserError(ValueError):
-    """Bad input, described in one sentence that says what was given and what is accepted.
+    """The input is at fault: exit code 2, or HTTP 400.
 
-    It means "the input is at fault": exit code 2, or HTTP 400.
+    Args:
+        sentence: What is wrong, for people: what was given and what is accepted.
+        field: The parameter that is at fault, where it is one.
+        got: The value that was given for it.
+        takes: What the parameter accepts, in words.
     """
+
+    def __init__(
+        self, sentence: str, field: str | None = None, got: Any = None, takes: str | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.field = field
+        self.got = got
+        self.takes = takes
 
 
 class StorageError(RuntimeError):

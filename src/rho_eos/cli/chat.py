@@ -1,16 +1,12 @@
 """`rho-eos chat`: a conversation in the terminal, with line editing, history and commands."""
 
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from rho_eos.base.errors import UserError
+from rho_eos.cli.line_editing import line_editing, read_line
 from rho_eos.views.announced import load, remark_on
-
-HISTORY_LINES = 1000
 
 
 def chat(engine_options: dict[str, Any], decode_options: dict[str, Any]) -> int:
@@ -26,9 +22,9 @@ def chat(engine_options: dict[str, Any], decode_options: dict[str, Any]) -> int:
     if llm.tokenizer is None:
         raise UserError("this model has no tokenizer, so it cannot chat")
     conversation = Conversation(llm, decode_options)
-    with _line_editing():
+    with line_editing(_words, _complain):
         conversation.greet()
-        while (line := _read_turn()) is not None and conversation.take(line):
+        while (line := read_line()) is not None and conversation.take(line):
             pass
     return 0
 
@@ -152,60 +148,10 @@ def _complain(text: str) -> None:
     print(f"rho-eos: {text}", file=sys.stderr, flush=True)
 
 
-def _read_turn() -> str | None:
-    """The next line; None at the end of the input. Ctrl-C gives up the line, not the talk."""
-    while True:
-        try:
-            return input("› " if sys.stdin.isatty() else "").rstrip()
-        except EOFError:
-            return None
-        except KeyboardInterrupt:
-            if not sys.stdin.isatty():
-                raise
-            print()
-
-
-@contextmanager
-def _line_editing() -> Iterator[None]:
-    """Arrow keys, Ctrl-R and Tab on a terminal, and the lines of earlier talks."""
-    try:
-        import readline
-    except ModuleNotFoundError:  # not every system has it: then lines are typed plainly
-        yield
-        return
-    if not sys.stdin.isatty():
-        yield
-        return
-    path = _history_file()
-    readline.set_completer_delims(" ")
-    readline.set_completer(_complete)
-    readline.parse_and_bind("tab: complete")
-    readline.set_history_length(HISTORY_LINES)
-    with suppress(OSError):  # there is none yet, or it cannot be read: the talk begins without
-        readline.read_history_file(path)
-    try:
-        yield
-    finally:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            readline.write_history_file(path)
-            path.chmod(0o600)
-        except OSError as error:
-            _complain(f"the history was not kept: {error}")
-
-
-def _history_file() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "rho-eos" / "chat_history"
-
-
-def _complete(text: str, state: int) -> str | None:
-    """Commands, and after /set the parameters."""
-    import readline
-
+def _words(line: str) -> list[str]:
+    """What Tab offers: commands, and after /set the parameters."""
     from rho_eos.decoding.schema import parameters
 
-    line = readline.get_line_buffer()
-    words = list(parameters()) if line.startswith("/set ") else list(COMMANDS)
-    found = [word for word in words if word.startswith(text)] if line.startswith("/") else []
-    return found[state] if state < len(found) else None
+    if not line.startswith("/"):
+        return []
+    return list(parameters() if line.startswith("/set ") else COMMANDS)

@@ -36,17 +36,15 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
 
         def run(**values: Any) -> Any:
             given = [_given(cls, values) for cls in classes]
-            if DecodeParams in classes and EngineConfig in classes:
-                for name in DecodeParams.model_fields:
-                    given[classes.index(EngineConfig)].pop(name, None)
+            if DecodeParams not in classes and EngineConfig in classes:
+                usual = from_words({name: values[name] for name in _usual() if values[name]})
+                given[classes.index(EngineConfig)] |= {"defaults": usual} if usual else {}
             return command(*given, **{p.name: values[p.name] for p in own})
 
-        # A process's default for a request's parameter is not asked for where the request is.
-        named: dict[str, inspect.Parameter] = {}
-        for cls in classes:
-            for option in _options(cls):
-                named.pop(option.name, None)
-                named[option.name] = option
+        named = {option.name: option for cls in classes for option in _options(cls)}
+        if DecodeParams not in classes and EngineConfig in classes:
+            shared = [each for each in _options(DecodeParams) if each.name in _usual()]
+            named |= {option.name: option for option in shared}
         for option in own:
             _check_not_taken(option.name, command.__name__, named)
         settings = list(named.values())
@@ -58,6 +56,11 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
         return run
 
     return decorate
+
+
+def _usual() -> list[str]:
+    """The parameters that a process may set for requests that do not say: those of the cache."""
+    return [name for name in DecodeParams.model_fields if name.startswith("cache")]
 
 
 def _check_not_taken(name: str, command: str, settings: Mapping[str, inspect.Parameter]) -> None:
@@ -72,7 +75,8 @@ def _check_not_taken(name: str, command: str, settings: Mapping[str, inspect.Par
 def _options(cls: type[Settings]) -> list[inspect.Parameter]:
     if cls is not DecodeParams:
         fields = cls.model_fields
-        return [_option(name, field, _PANELS[cls]) for name, field in fields.items()]
+        shown = {name: field for name, field in fields.items() if name != "defaults"}
+        return [_option(name, field, _PANELS[cls]) for name, field in shown.items()]
     options = []
     for parameter in parameters().values():
         name, field, help = parameter.name, parameter.field, parameter.help
@@ -120,7 +124,7 @@ def _given(cls: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: from_word(name, field, value) if isinstance(value, str) else value
         for name, field in cls.model_fields.items()
-        if (value := values[name]) is not None
+        if (value := values.get(name)) is not None
     }
 
 

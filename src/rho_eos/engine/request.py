@@ -9,65 +9,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, Protocol
 
 import numpy as np
 
 from rho_eos.base.outputs import Output, StepRecord, TokenLogprob
-from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.policy import Positions, View
 from rho_eos.engine.errors import EngineError
+from rho_eos.text.ask import Request as Request
 
 Detokenize = Callable[[list[int]], str]
-
-
-class LogitsProcessor(Protocol):
-    """Changes the logits of one request before anything is read from them."""
-
-    def __call__(self, view: View, positions: Positions, logits: Any) -> Any:
-        """(n, vocabulary) logits at `positions` of the canvas; returns the same, changed or new.
-
-        It is called with one part of the positions after the other.
-        """
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Request:
-    """What is to be decoded, ready for an engine: token ids and checked parameters."""
-
-    id: str
-    prompt: list[int]
-    params: DecodeParams
-    #: The canvas to start from, MASK where it is open; None: all MASK, `params.first_length` long.
-    canvas: list[int] | None = None
-    #: Which gap each position of that canvas belongs to, -1: given text, which stays. None: one.
-    gaps: list[int] | None = None
-    suffix: list[int] = field(default_factory=list)  # what stands behind the canvas, and stays
-    #: The texts around the gaps, one more than there are: the output's text is the filled whole.
-    texts: tuple[str, ...] = ()
-    processors: tuple[LogitsProcessor, ...] = ()
-    sized: frozenset[int] = frozenset()  # gaps whose length nobody needs to look for
-    #: Makes the text of what fills the gaps, where that is not just the filled whole.
-    write: Callable[[list[str]], str] | None = None
-
-    @property
-    def first_length(self) -> int:
-        return self.params.first_length if self.canvas is None else len(self.canvas)
-
-    @property
-    def gap_count(self) -> int:
-        return max(self.gaps or [0]) + 1
-
-    @property
-    def between(self) -> dict[int, int]:
-        """The given tokens on the canvas, by position."""
-        pairs = zip(self.canvas or [], self.gaps or [], strict=False)
-        return {at: token for at, (token, gap) in enumerate(pairs) if gap < 0}
-
-    @property
-    def given_tokens(self) -> int:
-        """Prompt, suffix and what stands between gaps."""
-        return len(self.prompt) + len(self.suffix) + len(self.between)
 
 
 class Detail(Enum):

@@ -11,9 +11,10 @@ from typing import Any
 from rho_eos.base.outputs import Output, StepRecord
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import find_policy
-from rho_eos.engine.request import Request, StepEvent
+from rho_eos.engine.generation import Generation
+from rho_eos.engine.request import StepEvent
 from rho_eos.server.responses import usage
-from rho_eos.server.service import Generation
+from rho_eos.text.ask import Request
 from rho_eos.views.narration import explain
 
 logger = logging.getLogger(__name__)

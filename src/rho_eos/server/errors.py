@@ -22,6 +22,8 @@ _TRIED_TYPE = re.compile(r"str|int|float|bool|none|.*\[.*")
 #: How a sentence about settings says which of them it is about.
 _NAMED = re.compile(r"(\w+) (?:is|holds) |policy .+? has no parameter '(\w+)'")
 _LONGEST_MESSAGE = 1000
+#: What HTTP calls a field, where that is not its own name.
+_HTTP_NAMES = {"max_new_tokens": "max_tokens", "schema": "response_format"}
 RETRY = {"Retry-After": "1"}
 _ENGINE_STATUS: dict[type[EngineError], tuple[int, str]] = {
     QueueFullError: (429, "queue_full"),
@@ -109,8 +111,9 @@ def _refused(error: UserError) -> ApiError:
     # In HTTP the longest canvas goes by OpenAI's name.
     message = str(error).replace("max_new_tokens", "max_tokens")
     named = _NAMED.match(message)
+    field = error.field or (named[1] or named[2] if named else None)
     shown = message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"
-    return bad_request(shown, named[1] or named[2] if named else None)
+    return bad_request(shown, _HTTP_NAMES.get(field, field) if field else None)
 
 
 def _invalid(error: dict[str, Any]) -> ApiError:

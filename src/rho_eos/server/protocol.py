@@ -6,17 +6,14 @@ refused, never ignored.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.params import DecodeParams, seeded
 from rho_eos.server.config import MONTH
 from rho_eos.server.errors import bad_request
 from rho_eos.server.fields import described, given_parameters, with_decoding_fields
-from rho_eos.server.json_schema import Property, read_schema
 from rho_eos.server.parts import (
     ChatMessage,
     Ids,
@@ -28,7 +25,7 @@ from rho_eos.server.parts import (
     unsupported,
     unused,
 )
-from rho_eos.text.infilling import default_policy, stands_before_text
+from rho_eos.text.ask import Ask
 from rho_eos.text.prompts import Prompt
 
 
@@ -105,36 +102,35 @@ class _Common(Strict, ABC):
     def prompts(self) -> list[Prompt | None]:
         """What is to be completed: a chat asks one thing, a completion may ask several."""
 
-    @property
-    def after(self) -> str | None:
-        """The text that follows what is to be generated."""
-        return None
-
-    def json_properties(self) -> tuple[Property, ...] | None:
-        """Of an answer that is to be JSON, what it holds."""
+    def wanted_schema(self) -> dict[str, Any] | None:
+        """Of an answer that is to be JSON, its schema."""
         return None
 
     @abstractmethod
     def wanted_logprobs(self) -> int | None:
         """With how many alternatives log-probabilities are asked for; None: they are not."""
 
-    def decode_params(self, special: SpecialTokens) -> DecodeParams:
-        given = {
+    def asks(self, id: str) -> list[Ask]:
+        """What is asked for: an ask for each prompt, with what the body says and nothing else."""
+        self.check()
+        params = {
             **given_parameters(self),
             "max_new_tokens": self._limit(),
             "logprobs": self.wanted_logprobs(),
         }
-        before_text = stands_before_text(self.after, self.template)
-        if before_text or self.json_properties() is not None:
-            given = default_policy(given, special)
-        return DecodeParams(**given)
-
-    def choices(self, special: SpecialTokens) -> Iterator[tuple[Prompt | None, DecodeParams]]:
-        """One request for the engine per text asked for, in the order of the choices."""
-        params = self.decode_params(special)
-        for prompt in self.prompts():
-            for own in seeded(params, self.n or 1):
-                yield prompt, own
+        return [
+            Ask(
+                prompt,
+                params,
+                id=f"{id}-{index}",
+                n=self.n or 1,
+                raw=True,
+                suffix=getattr(self, "suffix", None),
+                template=self.template,
+                schema=self.wanted_schema(),
+            )
+            for index, prompt in enumerate(self.prompts())
+        ]
 
     def _limit(self) -> Any:
         """OpenAI has two names for it."""
@@ -190,13 +186,8 @@ class Chat(_Common):
         super().check()
         if self.top_logprobs and not self.logprobs:
             raise bad_request("top_logprobs goes with logprobs: true", "top_logprobs")
-        if self.json_properties() is None:
-            return
-        for name in ("template", "stop", "logprobs", "min_new_tokens"):
-            if getattr(self, name, None):
-                raise bad_request(f"{name} does not go with a response_format of JSON", name)
 
-    def json_properties(self) -> tuple[Property, ...] | None:
+    def wanted_schema(self) -> dict[str, Any] | None:
         asked = self.response_format
         if asked is None or asked.type == "text":
             return None
@@ -209,7 +200,7 @@ class Chat(_Common):
             )
         if asked.json_schema is None:
             raise bad_request("response_format.json_schema is missing", "response_format")
-        return read_schema(asked.json_schema.definition)
+        return asked.json_schema.definition
 
     def wanted_logprobs(self) -> int | None:
         return (self.top_logprobs or 0) if self.logprobs else None
@@ -251,10 +242,6 @@ class Completion(_Common):
 
     def wanted_logprobs(self) -> int | None:
         return self.logprobs
-
-    @property
-    def after(self) -> str | None:
-        return self.suffix
 
     def prompts(self) -> list[Prompt | None]:
         if self.prompt is None:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rho_eos.base.outputs import Output
+from rho_eos.engine.generation import Generation
 from rho_eos.server.logprobs import Detokenize, Told, for_chat, for_completion, tell
-from rho_eos.server.service import Generation
 
 
 class Shape(Protocol):
@@ -102,7 +102,7 @@ def usage_chunk(shape: Shape, generation: Generation) -> dict[str, Any]:
 def usage_of(generation: Generation) -> dict[str, Any]:
     """What the whole request cost. A prompt counts once, however many texts were made of it."""
     outputs = generation.ordered()
-    prompts = outputs[:: generation.choices_per_prompt]
+    prompts = outputs[:: generation.n]
     return usage(sum(output.usage.prompt_tokens for output in prompts), outputs)
 
 

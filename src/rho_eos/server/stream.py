@@ -13,10 +13,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from rho_eos.engine.errors import EngineError
+from rho_eos.engine.generation import Generation
 from rho_eos.server.errors import as_api_error
 from rho_eos.server.logprobs import Detokenize, Telling
 from rho_eos.server.responses import Shape, chunk, usage_chunk
-from rho_eos.server.service import Generation
 
 T = TypeVar("T")
 Event = dict[str, Any]

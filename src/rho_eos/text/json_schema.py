@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rho_eos.server.errors import ApiError, bad_request
+from rho_eos.base.errors import UserError
 from rho_eos.text.user_text import is_whole
 
 MOST_PROPERTIES = 100
@@ -188,5 +188,5 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-def _refuse(sentence: str) -> ApiError:
-    return bad_request(f"response_format: {sentence}", "response_format", "unsupported")
+def _refuse(sentence: str) -> UserError:
+    return UserError(sentence, "schema")

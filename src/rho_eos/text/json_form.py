@@ -17,8 +17,8 @@ import torch
 from rho_eos.base.errors import UserError
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.policy import Positions, View
-from rho_eos.engine.request import LogitsProcessor
-from rho_eos.server.json_schema import MOST_DIGITS, Property
+from rho_eos.text.ask import LogitsProcessor
+from rho_eos.text.json_schema import MOST_DIGITS, Property
 from rho_eos.text.user_text import encode_as_text
 
 STRING, NUMBER = 8, 4  # MASKs that a gap starts with

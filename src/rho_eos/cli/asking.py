@@ -1,0 +1,57 @@
+"""What the commands that ask a model something share: options, and how an ask gets to a model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rho_eos.base.errors import UserError
+from rho_eos.views.announced import remark_on
+
+if TYPE_CHECKING:
+    from rho_eos.text.ask import Ask, Request
+
+Raw = Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")]
+Suffix = Annotated[
+    str | None,
+    typer.Option(help="Fill the gap between the prompt, taken as it is, and this text."),
+]
+
+
+def prepared(engine_options: dict[str, Any], ask: "Ask") -> "list[Request]":
+    """The requests of an ask: what is wrong with it is said before weights are loaded."""
+    from rho_eos.base.plugins import load_plugins
+    from rho_eos.config import EngineConfig
+    from rho_eos.models.loading import open_checkpoint
+    from rho_eos.text.preparation import Preparer
+
+    config = EngineConfig.from_mapping(engine_options)
+    load_plugins(config.plugin)
+    requests = Preparer(open_checkpoint(config), config).prepare(ask)
+    remark_on(config.model, ask.prompt, beside=ask.suffix or ask.template)
+    return requests
+
+
+def read_text(path: Path) -> str:
+    """The text of a file byte for byte: line ends stay as they are."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"cannot read {path}: it is not UTF-8") from error
+
+
+def read_schema_file(path: Path) -> dict[str, Any]:
+    """A JSON schema from a file."""
+    import json
+
+    try:
+        schema = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"cannot read {path}: it is not JSON") from error
+    if not isinstance(schema, dict):
+        raise UserError(f"{path} holds no JSON schema, which is an object")
+    return schema
