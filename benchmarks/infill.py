@@ -68,11 +68,8 @@ def put_back(llm: LLM, wanted: list[Case], how: dict[str, Any]) -> list[Output]:
         given = {"initial_length": length} if how["policy"] == "fixed" else {}
         params = DecodeParams.from_mapping({**given, **how})
         messages = {"messages": [{"role": "user", "content": case.prompt}]}
-        requests.append(
-            *llm.preparer.prepare(
-                Ask(messages, params, answer_prefix=case.before, suffix=case.behind)
-            )
-        )
+        ask = Ask(messages, params, answer_prefix=case.before, suffix=case.behind)
+        requests += llm.preparer.prepare(ask)
     return llm.engine.finish([llm.engine.submit(request) for request in requests])
 
 

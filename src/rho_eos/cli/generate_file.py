@@ -34,7 +34,7 @@ class FileJob:
 
 
 def _check_defaults(options: dict[str, Any], special: "SpecialTokens") -> None:
-    """Those of a file's lines: they must be good for answers or, if no policy is named, for gaps."""
+    """What is given for all lines must be good for answers or, without a policy, for gaps."""
     from rho_eos.text.ask import Ask
     from rho_eos.text.preparation import decide
 

@@ -39,12 +39,12 @@ class Ask:
         prompt: A text, messages, token ids, or a mapping that holds one of them under its name. It
             may be missing where there is a template.
         params: The decoding parameters of this ask. What is missing is chosen by `prepare`.
-        id: The name of its request; its samples are called `id#0`, `id#1`, … where there are several.
+        id: The name of its request. Where there are several samples, they are `id#0`, `id#1`, …
         n: How many samples are wanted. The i-th has the seed of the ask plus i.
         raw: A text prompt is taken as it is, and no chat template is applied.
         answer_prefix: How the answer begins.
         suffix: What stands behind the answer. A text prompt is then the text before the gap.
-        template: A text with gaps, or token ids with MASKs: the answer to the prompt, if there is one.
+        template: A text with gaps, or token ids with MASKs. It is the answer to a prompt, if any.
         schema: A flat JSON schema. The answer is a JSON object that is valid for it.
         processors: Functions that change the logits.
         defaults: Decoding parameters that were given for many asks. The ask's own ones beat them.

@@ -95,8 +95,9 @@ class Preparer:
         laid = self._checked(ask, params, laid)
         params = _fitted(params, laid, self.checkpoint.context_length)
         request = _request(ask.id, params, laid)
-        each = zip(sample_ids(ask.id, ask.n), seeded(params, ask.n), strict=True)
-        return [replace(request, id=id, params=own) for id, own in each]
+        samples = seeded(params, ask.n)
+        ids = sample_ids(ask.id, ask.n)
+        return [replace(request, id=id, params=own) for id, own in zip(ids, samples, strict=True)]
 
     def detokenize(self, ids: list[int]) -> str:
         """The text of token ids, without special tokens; nothing where there is no tokenizer."""
@@ -232,7 +233,7 @@ def decide(
 
 
 def seeded(params: DecodeParams, n: Any) -> list[DecodeParams]:
-    """The parameters of n samples of one prompt: the i-th has seed + i, and is not checked again."""
+    """The parameters of n samples of one prompt, not checked again: the i-th has seed + i."""
     check_samples(n)
     if params.seed + n - 1 > MOST_SEED:
         params.replaced(seed=params.seed + n - 1)  # it raises
