@@ -13,7 +13,7 @@ from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, StepEvent
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.models.loading import choose_device, load_model, open_checkpoint
+from rho_eos.models.loading import Checkpoint, choose_device, load_model, open_checkpoint
 from rho_eos.models.placement import place
 from rho_eos.rollouts import Rollouts, collect
 from rho_eos.text.ask import Ask, LogitsProcessor, Request
@@ -39,14 +39,17 @@ class LLM:
 
     Args:
         model: The name of an embedded model (`tiny`, `terse`), a checkpoint folder or a Hub id.
+        checkpoint: The same model, if it was opened before. Otherwise it is opened here.
         options: Settings of the engine, the fields of `EngineConfig`: `device="cuda"`, or
             `defaults={"cache": "window"}` for decoding parameters of requests that do not say.
     """
 
-    def __init__(self, model: str = "tiny", **options: Any) -> None:
+    def __init__(
+        self, model: str = "tiny", *, checkpoint: Checkpoint | None = None, **options: Any
+    ) -> None:
         self.config = EngineConfig.from_mapping({"model": model, **options})
         load_plugins(self.config.plugin)
-        self.checkpoint = open_checkpoint(self.config)
+        self.checkpoint = checkpoint or open_checkpoint(self.config)
         device = choose_device(self.config.device)
         self.placement = place(self.config, self.checkpoint, device)
         logger.info("%s: %s", self.config.model, self.placement.sentence)

@@ -219,7 +219,11 @@ def test_builtin_models_are_still_there() -> None:
 
 
 def test_lm_evals_names_mean_ours() -> None:
-    from rho_eos.lm_eval.arguments import decode_params, engine_limits, read_model_args
+    from rho_eos.lm_eval import arguments
+    from rho_eos.lm_eval.arguments import engine_limits, read_model_args
+
+    def decode_params(defaults: Any, given: Any, repeat: int = 0) -> Any:
+        return DecodeParams.from_mapping(arguments.decode_params(defaults, given, repeat))
 
     task = {"until": ["\n", ""], "max_gen_toks": 20, "do_sample": False, "top_p": 0.9}
     assert decode_params({}, task) == DecodeParams(

@@ -1,14 +1,16 @@
 """What the commands that ask a model something share: options, and how an ask gets to a model."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rho_eos.base.errors import UserError
-from rho_eos.views.announced import remark_on
+from rho_eos.views.announced import load, remark_on
 
 if TYPE_CHECKING:
+    from rho_eos.llm import LLM
     from rho_eos.text.ask import Ask, Request
 
 Raw = Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")]
@@ -18,8 +20,11 @@ Suffix = Annotated[
 ]
 
 
-def prepared(engine_options: dict[str, Any], ask: "Ask") -> "list[Request]":
-    """The requests of an ask: what is wrong with it is said before weights are loaded."""
+def prepared(
+    engine_options: dict[str, Any], ask: "Ask"
+) -> "tuple[list[Request], Callable[[], LLM]]":
+    """The requests of an ask, and what loads the model for them: what is wrong with an ask is said
+    before weights are loaded."""
     from rho_eos.base.plugins import load_plugins
     from rho_eos.config import EngineConfig
     from rho_eos.models.loading import open_checkpoint
@@ -27,9 +32,14 @@ def prepared(engine_options: dict[str, Any], ask: "Ask") -> "list[Request]":
 
     config = EngineConfig.from_mapping(engine_options)
     load_plugins(config.plugin)
-    requests = Preparer(open_checkpoint(config), config).prepare(ask)
-    remark_on(config.model, ask.prompt, beside=ask.suffix or ask.template)
-    return requests
+    checkpoint = open_checkpoint(config)
+
+    def loaded() -> "LLM":
+        llm = load(engine_options, checkpoint)
+        remark_on(config.model, ask.prompt, beside=ask.suffix or ask.template)
+        return llm
+
+    return Preparer(checkpoint, config).prepare(ask), loaded
 
 
 def read_text(path: Path) -> str:

@@ -12,7 +12,6 @@ from rho_eos.base.errors import UserError
 from rho_eos.cli.asking import Raw, Suffix, prepared, read_schema_file, read_text
 from rho_eos.cli.file_options import InOrder, Overwrite
 from rho_eos.cli.ray_options import RayActors, RayAddress
-from rho_eos.views.announced import load
 
 
 def generate(
@@ -126,9 +125,9 @@ def generate(
         template=template,
         schema=None if schema is None else read_schema_file(schema),
     )
-    requests = prepared(engine_options, ask)
+    requests, loaded = prepared(engine_options, ask)
     with nullcontext() if trace_file is None else open_trace(trace_file, overwrite=True) as traces:
-        outputs = load(engine_options).run(requests)
+        outputs = loaded().run(requests)
         if traces is not None:
             traces.append(*(line for output in outputs for line in trace_lines(output)))
     for request, output in zip(requests, outputs, strict=True):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rho_eos.cli.asking import Raw, Suffix, prepared
-from rho_eos.views.announced import load
 
 if TYPE_CHECKING:
     from rho_eos.views.screen import Screen
@@ -32,8 +31,9 @@ def watch(
     from rho_eos.text.ask import Ask
     from rho_eos.views.screen import Screen, closing_line, plain_line
 
-    [request] = prepared(engine_options, Ask(prompt, decode_options, raw=raw, suffix=suffix))
-    llm = load(engine_options)
+    ask = Ask(prompt, decode_options, raw=raw, suffix=suffix)
+    [request], loaded = prepared(engine_options, ask)
+    llm = loaded()
     console = Console(highlight=False)
     events = llm.engine.follow(llm.engine.submit(request, Detail.STEPS))
     screen = Screen(llm, request)

@@ -6,8 +6,7 @@ refused, never ignored.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -18,6 +17,7 @@ from rho_eos.server.parts import (
     ChatMessage,
     Ids,
     Items,
+    Neutral,
     ResponseFormat,
     StreamOptions,
     Strict,
@@ -60,32 +60,21 @@ class _Common(Strict, ABC):
     service_tier: str | None = unused()
     metadata: dict[str, Any] | None = unused()
     #: What would change answers, or what a client would wait for in vain.
-    store: Any = unsupported("only false")
-    frequency_penalty: Any = unsupported("only 0")
-    presence_penalty: Any = unsupported("only 0")
-    repetition_penalty: Any = unsupported("only 1")
-    min_p: Any = unsupported("only 0")
-    ignore_eos: Any = unsupported("only false")
-    logit_bias: Any = unsupported("only an empty one")
-
-    #: field -> values that ask for nothing beyond what happens anyway
-    neutral: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        "store": (False,),
-        "frequency_penalty": (0,),
-        "presence_penalty": (0,),
-        "repetition_penalty": (1,),
-        "min_p": (0,),
-        "ignore_eos": (False,),
-        "logit_bias": ({},),
-    }
+    store: Any = unsupported("only false", False)
+    frequency_penalty: Any = unsupported("only 0", 0)
+    presence_penalty: Any = unsupported("only 0", 0)
+    repetition_penalty: Any = unsupported("only 1", 1)
+    min_p: Any = unsupported("only 0", 0)
+    ignore_eos: Any = unsupported("only false", False)
+    logit_bias: Any = unsupported("only an empty one", {})
 
     def check(self) -> None:
         """Refuse what cannot be honoured."""
-        for field, values in self.neutral.items():
-            value = getattr(self, field)
-            if value is not None and not any(_same(value, neutral) for neutral in values):
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if not all(each.allows(value) for each in field.metadata if isinstance(each, Neutral)):
                 raise bad_request(
-                    f"{field} is not supported by this server; leave it out", field, "unsupported"
+                    f"{name} is not supported by this server; leave it out", name, "unsupported"
                 )
         if self.stream_options is not None and not self.stream:
             raise bad_request("stream_options goes with stream: true", "stream_options")
@@ -154,33 +143,19 @@ class Chat(_Common):
     parallel_tool_calls: bool | None = unused()
     reasoning_effort: str | None = unused()
     verbosity: str | None = unused()
-    tools: Any = unsupported("tools")
-    tool_choice: Any = unsupported("tools")
-    functions: Any = unsupported("tools")
-    function_call: Any = unsupported("tools")
+    tools: Any = unsupported("tools", [])
+    tool_choice: Any = unsupported("tools", "none", "auto")
+    functions: Any = unsupported("tools", [])
+    function_call: Any = unsupported("tools", "none", "auto")
     response_format: ResponseFormat | None = Field(
         None, description="text, or JSON of a flat schema; not supported: json_object"
     )
-    modalities: Any = unsupported("only text")
+    modalities: Any = unsupported("only text", ["text"])
     audio: Any = unsupported("only text")
     prediction: Any = unsupported("predicted outputs")
     web_search_options: Any = unsupported("searching the web")
     moderation: Any = unsupported("moderation")
     prompt_cache_options: Any = unsupported("caching prompts")
-
-    neutral: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        **_Common.neutral,
-        "tools": ([],),
-        "tool_choice": ("none", "auto"),
-        "functions": ([],),
-        "function_call": ("none", "auto"),
-        "modalities": (["text"],),
-        "audio": (),
-        "prediction": (),
-        "web_search_options": (),
-        "moderation": (),
-        "prompt_cache_options": (),
-    }
 
     def check(self) -> None:
         super().check()
@@ -231,14 +206,8 @@ class Completion(_Common):
         ge=0,
         le=20,
     )
-    best_of: Any = unsupported("only 1")
-    echo: Any = unsupported("only false")
-
-    neutral: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        **_Common.neutral,
-        "best_of": (1,),
-        "echo": (False,),
-    }
+    best_of: Any = unsupported("only 1", 1)
+    echo: Any = unsupported("only false", False)
 
     def wanted_logprobs(self) -> int | None:
         return self.logprobs
@@ -267,8 +236,3 @@ def request_models() -> tuple[type[Chat], type[Completion]]:
         with_decoding_fields("ChatRequest", Chat),
         with_decoding_fields("CompletionRequest", Completion),
     )
-
-
-def _same(value: Any, neutral: Any) -> bool:
-    """Equal, where true is not 1 and false is not 0."""
-    return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)

@@ -31,19 +31,24 @@ _OPEN_ENDED = re.compile(r"(?:(?!___).)*_{3,}", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A template taken apart."""
+    """The token ids of a request: what is given, and with a template where its gaps are."""
 
-    before: list[int]  # what becomes the end of the prompt
-    canvas: list[int]  # from the first gap to the last, MASK where a token is wanted
-    gaps: list[int]  # for each position of the canvas its gap, -1 for the text between
-    suffix: list[int]
-    texts: tuple[str, ...] = field(default=())  # around the gaps
+    before: list[int]  # the prompt, or of a template alone its beginning
+    canvas: list[int] = field(default_factory=list)  # from the first gap to the last, with MASKs
+    gaps: list[int] = field(default_factory=list)  # of each position its gap, -1: text between
+    suffix: list[int] = field(default_factory=list)
+    texts: tuple[str, ...] = ()  # around the gaps
     sized: frozenset[int] = frozenset()  # gaps whose text says how long they are
 
     @property
     def masks(self) -> int:
         """Of all gaps together."""
         return len(self.canvas) - self.gaps.count(-1)
+
+    @property
+    def given(self) -> int:
+        """How many tokens are given."""
+        return len(self.before) + len(self.suffix) + self.gaps.count(-1)
 
 
 def listed(given: Any) -> Any:

@@ -5,8 +5,8 @@ weights are loaded, and requests for engines on other machines are prepared here
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from math import ceil
 from typing import Any
@@ -18,7 +18,7 @@ from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import LONGEST, DecodeParams, check_samples, merged
 from rho_eos.decoding.registry import find_policy, policy_of
 from rho_eos.models.loading import Checkpoint
-from rho_eos.text.ask import Ask, LogitsProcessor, Request
+from rho_eos.text.ask import Ask, Request
 from rho_eos.text.chat_template import prepare as prepare_template
 from rho_eos.text.infilling import (
     Given,
@@ -35,23 +35,6 @@ from rho_eos.text.prompts import Prompt, encode_prompt, kind_of
 
 logger = logging.getLogger(__name__)
 MOST_SEED = 2**64 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Laid:
-    """What an ask looks like as token ids, before its parameters are fitted to it."""
-
-    prompt: list[int]
-    suffix: list[int]
-    layout: Layout | None = None
-    processors: tuple[LogitsProcessor, ...] = ()
-    write: Callable[[list[str]], str] | None = None
-
-    @property
-    def given(self) -> int:
-        """How many tokens are given: all but the canvas that is to be decoded."""
-        between = self.layout.gaps.count(-1) if self.layout else 0
-        return len(self.prompt) + len(self.suffix) + between
 
 
 class Preparer:
@@ -88,13 +71,16 @@ class Preparer:
         params = decide(ask, self.special, self.defaults)
         find_policy(params.policy).refuse(self.special)
         _check_parts(ask, params)
-        if ask.schema is None:
-            laid = self._lay_out(ask, params)
-        else:
-            params, laid = self._form(ask, params)
-        laid = self._checked(ask, params, laid)
-        params = _fitted(params, laid, self.checkpoint.context_length)
-        request = _request(ask.id, params, laid)
+        form = None
+        if ask.schema is not None:
+            form = self._form(ask.schema, params)
+            params = _with_room_for(form, params)
+        layout = self._lay_out(ask, params, form)
+        self._check(layout, params)
+        if ask.keep_end:
+            layout = _with_end_of_prompt(layout, self.checkpoint.context_length - params.least_room)
+        params = _fitted(params, layout, self.checkpoint.context_length)
+        request = _request(ask, params, layout, form)
         samples = seeded(params, ask.n)
         ids = sample_ids(ask.id, ask.n)
         return [replace(request, id=id, params=own) for id, own in zip(ids, samples, strict=True)]
@@ -105,22 +91,24 @@ class Preparer:
             return ""
         return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
-    def _lay_out(self, ask: Ask, params: DecodeParams) -> _Laid:
+    def _lay_out(self, ask: Ask, params: DecodeParams, form: Form | None) -> Layout:
         """The token ids of an ask: what stands before, in and behind its canvas."""
-        processors = tuple(ask.processors)
+        if form is not None:
+            layout = replace(self._gaps(form.template, params), sized=frozenset(form.sized))
+            return replace(layout, before=self._before(ask, layout))
         if ask.template is not None:
             layout = self._gaps(ask.template, params)
-            return _Laid(self._before(ask, layout), layout.suffix, layout, processors)
+            return replace(layout, before=self._before(ask, layout))
         if not ask.suffix:
             raw = ask.raw or ask.suffix is not None  # an empty one: a text is still no message
-            return _Laid(self._encoded(ask.prompt, raw, ask.answer_prefix), [], None, processors)
+            return Layout(self._encoded(ask.prompt, raw, ask.answer_prefix))
         behind = encode_suffix(ask.suffix, self.tokenizer, self.special, self.vocabulary)
         kind, content = kind_of(_not_none(ask.prompt))
         if kind == "prompt" and isinstance(content, str):  # a text to go on with, no message
             before = encode_prefix(content + ask.answer_prefix, self.tokenizer)
         else:
             before = self._encoded(ask.prompt, ask.raw, ask.answer_prefix)
-        return _Laid(before, behind, None, processors)
+        return Layout(before, suffix=behind)
 
     def _gaps(self, template: Given, params: DecodeParams) -> Layout:
         """A template taken apart. Gaps that say no length start with `initial_length` MASKs, and
@@ -140,25 +128,10 @@ class Preparer:
             layout = lay_out(template, *rest, length + ceil(missing / open_), context)
         return layout
 
-    def _form(self, ask: Ask, params: DecodeParams) -> tuple[DecodeParams, _Laid]:
+    def _form(self, schema: Mapping[str, Any], params: DecodeParams) -> Form:
         """An answer in JSON is a template whose keys are given and whose values are gaps."""
-        assert ask.schema is not None
-        given = params.model_fields_set
-        start = params.initial_length if "initial_length" in given else STRING
-        form = Form(read_schema(ask.schema), self._spelling, start)
-        if "max_new_tokens" not in given:
-            params = params.model_copy(update={"max_new_tokens": min(form.longest, LONGEST)})
-        elif form.length > params.max_new_tokens:
-            raise UserError(
-                f"max_new_tokens is {params.max_new_tokens}, but the values of this schema start "
-                f"with {form.length} tokens",
-                "max_new_tokens",
-            )
-        layout = self._gaps(form.template, params)
-        layout = replace(layout, sized=frozenset(form.sized))
-        processors = (*ask.processors, *form.processors)
-        before = self._before(ask, layout)
-        return params, _Laid(before, layout.suffix, layout, processors, form.write)
+        start = params.initial_length if "initial_length" in params.model_fields_set else STRING
+        return Form(read_schema(schema), self._spelling, start)
 
     @cached_property
     def _spelling(self) -> Spelling:
@@ -176,31 +149,25 @@ class Preparer:
     def _encoded(self, prompt: Prompt | None, raw: bool, answer_prefix: str) -> list[int]:
         return encode_prompt(_not_none(prompt), self.tokenizer, self.vocabulary, raw, answer_prefix)
 
-    def _checked(self, ask: Ask, params: DecodeParams, laid: _Laid) -> _Laid:
-        """The same ids, unless the model or the policy cannot take them."""
-        highest = max((*laid.prompt, *laid.suffix), default=0)
+    def _check(self, layout: Layout, params: DecodeParams) -> None:
+        """Refuse what the model or the policy cannot take."""
+        highest = max((*layout.before, *layout.suffix), default=0)
         if highest >= self.vocabulary:
             raise UserError(
                 f"the tokenizer makes id {highest} of this prompt, but the model's vocabulary has "
                 f"{self.vocabulary} ids"
             )
-        if self.special.mask in laid.prompt:
+        if self.special.mask in layout.before:
             raise UserError(
                 f"the prompt holds the MASK id {self.special.mask}, but a prompt is not decoded: "
                 "MASKs belong into a template"
             )
-        if not laid.prompt:
+        if not layout.before:
             raise UserError("nothing stands before the first gap; this model needs something there")
-        layout = laid.layout
-        if laid.suffix or (layout is not None and (-1 in layout.gaps or layout.sized)):
+        if layout.suffix or -1 in layout.gaps or layout.sized:
             refuse_unless_it_infills(params.policy, self.special)
         if params.stop and self.tokenizer is None:
             raise UserError("stop takes strings, but this model has no tokenizer", "stop")
-        most = self.checkpoint.context_length - params.least_room
-        if ask.keep_end and len(laid.prompt) > most > 0:
-            logger.warning("a prompt of %d tokens is cut to its last %d", len(laid.prompt), most)
-            return replace(laid, prompt=laid.prompt[-most:])
-        return laid
 
 
 def decide(
@@ -246,41 +213,61 @@ def sample_ids(id: str, n: int) -> list[str]:
     return [id] if n == 1 else [f"{id}#{sample}" for sample in range(n)]
 
 
-def _request(id: str, params: DecodeParams, laid: _Laid) -> Request:
-    layout = laid.layout
+def _request(ask: Ask, params: DecodeParams, layout: Layout, form: Form | None) -> Request:
     return Request(
-        id,
-        laid.prompt,
+        ask.id,
+        layout.before,
         params,
-        canvas=layout.canvas if layout else None,
-        gaps=layout.gaps if layout else None,
-        suffix=laid.suffix,
-        texts=layout.texts if layout else (),
-        processors=laid.processors,
-        sized=layout.sized if layout else frozenset(),
-        write=laid.write,
+        canvas=layout.canvas or None,
+        gaps=layout.gaps or None,
+        suffix=layout.suffix,
+        texts=layout.texts,
+        processors=(*ask.processors, *(form.processors if form else ())),
+        sized=layout.sized,
+        write=form.write if form else None,
     )
 
 
-def _fitted(params: DecodeParams, laid: _Laid, context: int) -> DecodeParams:
+def _with_room_for(form: Form, params: DecodeParams) -> DecodeParams:
+    """Who does not limit the length gets room for values of the usual length."""
+    if "max_new_tokens" not in params.model_fields_set:
+        return params.model_copy(update={"max_new_tokens": min(form.longest, LONGEST)})
+    if form.length > params.max_new_tokens:
+        raise UserError(
+            f"max_new_tokens is {params.max_new_tokens}, but the values of this schema start with "
+            f"{form.length} tokens",
+            "max_new_tokens",
+        )
+    return params
+
+
+def _with_end_of_prompt(layout: Layout, most: int) -> Layout:
+    """Of a prompt that is too long the end, unless nothing would be left."""
+    if not len(layout.before) > most > 0:
+        return layout
+    logger.warning("a prompt of %d tokens is cut to its last %d", len(layout.before), most)
+    return replace(layout, before=layout.before[-most:])
+
+
+def _fitted(params: DecodeParams, layout: Layout, context: int) -> DecodeParams:
     """The same parameters with the lengths that the gaps and the context leave."""
     change: dict[str, int] = {}
     least, most = params.least_room, params.max_new_tokens
-    if laid.layout is not None:
-        least = laid.layout.masks
+    if layout.gaps:
+        least = layout.masks
         if least > most and "max_new_tokens" in params.model_fields_set:
-            mixed = 0 < len(laid.layout.sized) <= max(laid.layout.gaps)
+            mixed = 0 < len(layout.sized) <= max(layout.gaps)
             each = f", {params.initial_length} of them where none are stated" if mixed else ""
             raise UserError(
                 f"max_new_tokens is {most}, but the gaps have {least} MASKs{each}", "max_new_tokens"
             )
         most = max(least, most)
         change = {"initial_length": least, "max_new_tokens": most}
-    room = context - laid.given
+    room = context - layout.given
     if room < least:
-        what = "prompt has" if laid.given == len(laid.prompt) else "text that is given has"
+        what = "prompt has" if layout.given == len(layout.before) else "text that is given has"
         raise UserError(
-            f"the {what} {laid.given} tokens; with initial_length {least} that is more than the "
+            f"the {what} {layout.given} tokens; with initial_length {least} that is more than the "
             f"model's context of {context}"
         )
     if most > room:
@@ -292,19 +279,19 @@ def _fitted(params: DecodeParams, laid: _Laid, context: int) -> DecodeParams:
 
 def _check_parts(ask: Ask, params: DecodeParams) -> None:
     """Refuse what cannot be asked for together."""
-    parts = {"suffix": ask.suffix, "template": ask.template, "schema": ask.schema}
-    names = [name for name, value in parts.items() if value is not None]
     if ask.schema is not None:
-        beside: Sequence[tuple[str, Any]] = (
-            *((name, parts[name] is not None) for name in ("suffix", "template")),
-            *(("stop", params.stop), ("logprobs", params.logprobs is not None)),
-            ("min_new_tokens", params.min_new_tokens),
-        )
-        for name, given in beside:
+        beside = {
+            "suffix": ask.suffix is not None,
+            "template": ask.template is not None,
+            "stop": params.stop,
+            "logprobs": params.logprobs is not None,
+            "min_new_tokens": params.min_new_tokens,
+        }
+        for name, given in beside.items():
             if given:
                 raise UserError(f"{name} does not go with an answer in JSON", name)
-    if len(names) > 1:
-        raise UserError(f"{' and '.join(names)} do not go together; a template holds all its text")
+    if ask.suffix is not None and ask.template is not None:
+        raise UserError("suffix and template do not go together; a template holds all its text")
     if ask.template is not None and params.stop:
         raise UserError("stop does not go with a template, which says itself what follows", "stop")
 
