@@ -18,9 +18,9 @@ from rho_eos.models.placement import place
 from rho_eos.rollouts import Rollouts, collect
 from rho_eos.text.ask import Ask, LogitsProcessor, Request
 from rho_eos.text.ask import Params as GivenParams
-from rho_eos.text.infilling import Given, listed
+from rho_eos.text.infilling import Given
 from rho_eos.text.preparation import Preparer
-from rho_eos.text.prompts import Message, Prompt
+from rho_eos.text.prompts import Message, Prompt, as_list, as_messages, listed
 
 logger = logging.getLogger(__name__)
 Params = GivenParams | None
@@ -115,7 +115,7 @@ class LLM:
         """
         asked = {"suffix": suffix, "template": template, "schema": schema, "n": n, "raw": raw}
         asks = self._asks(prompts, params, keywords, processors=processors, **asked)
-        return self.run(self._prepare(asks))
+        return self.run(self._prepared(asks))
 
     def rollout(
         self,
@@ -142,7 +142,7 @@ class LLM:
         """
         traced = {"trace": True} if trajectory else {}
         asks = self._asks(prompts, params, {**keywords, **traced}, n=n, raw=raw)
-        requests = self._prepare(asks)
+        requests = self._prepared(asks)
         return collect(requests, self.run(requests), n, self.special.mask, trajectory)
 
     def infill(
@@ -172,7 +172,7 @@ class LLM:
             return self._one(prefix, params, keywords, suffix=listed(suffix) or "")
         if not isinstance(prefix, str):
             raise UserError("with a prompt the prefix is a text: the beginning of the answer")
-        asked = _as_messages(prompt)
+        asked = as_messages(prompt)
         return self._one(asked, params, keywords, suffix=suffix, answer_prefix=prefix)
 
     def fill(
@@ -195,7 +195,7 @@ class LLM:
         Returns:
             The output; its `text` is the filled template, and `gaps` what fills each gap.
         """
-        return self._one(_as_messages(prompt), params, keywords, template=template)
+        return self._one(as_messages(prompt), params, keywords, template=template)
 
     def chat(
         self,
@@ -241,7 +241,7 @@ class LLM:
             One event for each denoising step. The last one holds the output.
         """
         asked = {"suffix": suffix, "template": template, "schema": schema, "raw": raw}
-        [request] = self._prepare([self._ask(prompt, params, keywords, **asked)])
+        [request] = self._prepared([self._ask(prompt, params, keywords, **asked)])
         yield from self.engine.follow(self.engine.submit(request, Detail.STEPS))
 
     def _asks(
@@ -251,7 +251,7 @@ class LLM:
         keywords: Mapping[str, Any],
         **asked: Any,
     ) -> list[Ask]:
-        each = _as_list(prompts)
+        each = as_list(prompts)
         if params is None or isinstance(params, DecodeParams | Mapping):
             params = [params] * len(each)
         if len(params) != len(each):
@@ -272,12 +272,10 @@ class LLM:
             own = merged(own, keywords)
         return Ask(prompt, own, id=str(next(self._ids)), **asked)
 
-    def _one(
-        self, prompt: Prompt | None, params: Params, keywords: Mapping[str, Any], **asked: Any
-    ) -> Output:
-        return self.run(self._prepare([self._ask(prompt, params, keywords, **asked)]))[0]
+    def _one(self, *given: Any, **asked: Any) -> Output:
+        return self.run(self._prepared([self._ask(*given, **asked)]))[0]
 
-    def _prepare(self, asks: Iterable[Ask]) -> list[Request]:
+    def _prepared(self, asks: Iterable[Ask]) -> list[Request]:
         """All are checked before any of them runs."""
         return [request for ask in asks for request in self.preparer.prepare(ask)]
 
@@ -291,21 +289,3 @@ class LLM:
             Their outputs, in the same order.
         """
         return self.engine.finish([self.engine.submit(request) for request in requests])
-
-
-def _as_list(prompts: Prompt | Sequence[Prompt | None]) -> list[Prompt | None]:
-    prompts = listed(prompts)
-    if not hasattr(prompts, "__len__"):
-        raise UserError(f"prompts takes one prompt or a list of them, not {prompts!r:.40}")
-    single = isinstance(prompts, str | Mapping) or (
-        len(prompts) > 0 and isinstance(prompts[0], int)
-    )
-    return [prompts] if single else list(prompts)  # type: ignore[list-item, arg-type]
-
-
-def _as_messages(prompt: str | Sequence[Message] | None) -> Prompt | None:
-    """A question is a conversation of one message."""
-    if prompt is None:
-        return None
-    single = isinstance(prompt, str)
-    return {"messages": [{"role": "user", "content": prompt}] if single else prompt}

@@ -23,7 +23,8 @@ def chat(engine_options: dict[str, Any], decode_options: dict[str, Any]) -> int:
         raise UserError("this model has no tokenizer, so it cannot chat")
     conversation = Conversation(llm, decode_options)
     with line_editing(_words, _complain):
-        conversation.greet()
+        if sys.stdin.isatty():
+            conversation.say(f"{llm.config.model} · {conversation.params.policy} · /help, /exit")
         while (line := read_line()) is not None and conversation.take(line):
             pass
     return 0
@@ -41,10 +42,6 @@ class Conversation:
         self.console = Console(highlight=False)
         self._remarks: set[str] = set()  # each is made once
 
-    def greet(self) -> None:
-        if sys.stdin.isatty():
-            self._say(f"{self.llm.config.model} · {self._params().policy} · /help, /exit")
-
     def take(self, line: str) -> bool:
         """Answer a line, or do what it asks for. False: this was the last one."""
         if not line.startswith("/"):
@@ -53,56 +50,53 @@ class Conversation:
             return True
         word, *values = line.split()
         command = COMMANDS.get(word)
-        if command is None:
+        try:
+            if command is not None:
+                return command(self, values) is not False
             _complain(
                 f"there is no {word}; /help lists what there is, and a line that begins with "
                 "a blank is said to the model"
             )
-            return True
-        try:
-            return command(self, values) is not False
         except UserError as error:
             _complain(str(error))
-            return True
+        return True
 
     def help(self, _: list[str]) -> None:
         """this list"""
         for word, command in COMMANDS.items():
-            self._say(f"{USAGE.get(word, word):<18} {command.__doc__}")
+            self.say(f"{word:<7} {command.__doc__}")
 
     def set(self, words: list[str]) -> None:
-        """a parameter of decoding, as on the command line; without a value: what it is now"""
-        from rho_eos.base.settings import from_word
+        """NAME VALUE: a parameter of decoding, as on the command line; NAME: what it is now"""
         from rho_eos.decoding.params import DecodeParams, merged
-        from rho_eos.decoding.registry import find_policy, policy_of
+        from rho_eos.decoding.schema import from_words
 
         if not words:
             given = ", ".join(f"{name} {value}" for name, value in self.options.items())
-            self._say(given or f"nothing was set: {self._params().policy} with its defaults")
+            self.say(given or f"nothing was set: {self.params.policy} with its defaults")
             return
         name, value = words[0].replace("-", "_"), " ".join(words[1:])
-        fields = type(self._params()).model_fields
-        if name == "policy" and value:
-            fields = find_policy(policy_of({"policy": value})).Params.model_fields
-        if name in fields and value:
-            options = merged(self.options, {name: from_word(name, fields[name], value)})
+        if value:
+            given = from_words({**self.options, name: value})[name]
+            options = merged(self.options, {name: given})
             DecodeParams.from_mapping(options)
             self.options = options
-        elif name not in fields:
+        elif name not in type(self.params).model_fields:
             DecodeParams.from_mapping(self.options | {name: value})  # it says what is wrong
-        self._say(f"{name} is {getattr(self._params(), name)}")
+        self.say(f"{name} is {getattr(self.params, name)}")
 
     def reset(self, _: list[str]) -> None:
         """forget the conversation"""
         turns = len(self.messages) // 2
         self.messages.clear()
-        self._say(f"forgotten: {turns} turn{'' if turns == 1 else 's'}")
+        self.say(f"forgotten: {turns} turn{'' if turns == 1 else 's'}")
 
     def exit(self, _: list[str]) -> bool:
         """leave; Ctrl-D does too"""
         return False
 
-    def _params(self) -> Any:
+    @property
+    def params(self) -> Any:
         from rho_eos.decoding.params import DecodeParams
 
         return DecodeParams.from_mapping(self.options)
@@ -112,12 +106,12 @@ class Conversation:
         self.messages.append({"role": "user", "content": text})
         remark_on(self.llm.config.model, self.messages, self._remarks)
         try:
-            for event in self.llm.stream({"messages": self.messages}, self._params()):
+            for event in self.llm.stream({"messages": self.messages}, self.options):
                 self.console.print(event.delta, end="", markup=False, soft_wrap=True)
                 if event.output is not None:
                     usage = event.output.usage
                     self.console.print()
-                    self._say(
+                    self.say(
                         f"L {usage.n_token} · {usage.nfe} steps · "
                         f"{usage.expansions} expansions, {usage.contractions} contractions"
                     )
@@ -128,9 +122,9 @@ class Conversation:
         except KeyboardInterrupt:
             self.messages.pop()
             self.console.print()
-            self._say("(stopped)")
+            self.say("(stopped)")
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         self.console.print(text, style="dim", markup=False, soft_wrap=True)
 
 
@@ -141,7 +135,6 @@ COMMANDS: dict[str, Callable[[Conversation, list[str]], bool | None]] = {
     "/exit": Conversation.exit,
     "/quit": Conversation.exit,
 }
-USAGE = {"/set": "/set NAME [VALUE]"}
 
 
 def _complain(text: str) -> None:

@@ -1,7 +1,7 @@
 """Command-line options made from the classes that check them, so that no command repeats them."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, get_origin
 
 import typer
@@ -37,7 +37,9 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
         def run(**values: Any) -> Any:
             given = [_given(cls, values) for cls in classes]
             if DecodeParams not in classes and EngineConfig in classes:
-                usual = from_words({name: values[name] for name in _usual() if values[name]})
+                usual = from_words(
+                    {name: values[name] for name in _usual() if values[name] is not None}
+                )
                 given[classes.index(EngineConfig)] |= {"defaults": usual} if usual else {}
             return command(*given, **{p.name: values[p.name] for p in own})
 
@@ -47,20 +49,22 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
             named |= {option.name: option for option in shared}
         for option in own:
             _check_not_taken(option.name, command.__name__, named)
-        settings = list(named.values())
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + settings
-        )
-        run.__name__ = command.__name__
-        run.__doc__ = command.__doc__
-        return run
+        return dressed(run, command, [*own, *named.values()])
 
     return decorate
 
 
+def dressed(run: Command, command: Command, options: Sequence[inspect.Parameter]) -> Command:
+    """`run` in place of `command`, with these options."""
+    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
+    run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
 def _usual() -> list[str]:
     """The parameters that a process may set for requests that do not say: those of the cache."""
-    return [name for name in DecodeParams.model_fields if name.startswith("cache")]
+    return [name for name in parameters() if name.startswith("cache")]
 
 
 def _check_not_taken(name: str, command: str, settings: Mapping[str, inspect.Parameter]) -> None:

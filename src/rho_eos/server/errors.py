@@ -22,8 +22,8 @@ _TRIED_TYPE = re.compile(r"str|int|float|bool|none|.*\[.*")
 #: How a sentence about settings says which of them it is about.
 _NAMED = re.compile(r"(\w+) (?:is|holds) |policy .+? has no parameter '(\w+)'")
 _LONGEST_MESSAGE = 1000
-#: What HTTP calls a field, where that is not its own name.
-_HTTP_NAMES = {"max_new_tokens": "max_tokens", "schema": "response_format"}
+#: In HTTP the longest canvas goes by OpenAI's name.
+_HTTP_NAMES = {"max_new_tokens": "max_tokens"}
 RETRY = {"Retry-After": "1"}
 _ENGINE_STATUS: dict[type[EngineError], tuple[int, str]] = {
     QueueFullError: (429, "queue_full"),

@@ -67,6 +67,8 @@ class Service:
             self.engine.submit(generation, detail, seconds)
         except (ApiError, UserError, EngineError) as error:
             answer = as_api_error(error)
+            if answer.param == "schema":  # which a body holds there
+                answer.param = "response_format"
             self.metrics.outcomes.labels("invalid" if answer.status < 429 else answer.code).inc()
             raise answer from error
         if self.config.log_prompts:

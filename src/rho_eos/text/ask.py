@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Positions, View
-from rho_eos.text.infilling import Given, listed, stands_before_text
-from rho_eos.text.prompts import Prompt
+from rho_eos.text.infilling import Given, stands_before_text
+from rho_eos.text.prompts import Prompt, listed
 
 #: Decoding parameters: checked ones, or a mapping that is still to be checked.
 Params = DecodeParams | Mapping[str, Any]

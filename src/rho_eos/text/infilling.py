@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-import numpy as np
-
 from rho_eos.base.errors import UserError
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.registry import policies
@@ -49,11 +47,6 @@ class Layout:
     def given(self) -> int:
         """How many tokens are given."""
         return len(self.before) + len(self.suffix) + self.gaps.count(-1)
-
-
-def listed(given: Any) -> Any:
-    """Token ids may come as an array, as rollouts hand them out."""
-    return given.tolist() if isinstance(given, np.ndarray) else given
 
 
 def stands_before_text(suffix: Given | None, template: Given | None) -> bool:

@@ -103,7 +103,7 @@ class Preparer:
             raw = ask.raw or ask.suffix is not None  # an empty one: a text is still no message
             return Layout(self._encoded(ask.prompt, raw, ask.answer_prefix))
         behind = encode_suffix(ask.suffix, self.tokenizer, self.special, self.vocabulary)
-        kind, content = kind_of(_not_none(ask.prompt))
+        kind, content = kind_of(ask.prompt)
         if kind == "prompt" and isinstance(content, str):  # a text to go on with, no message
             before = encode_prefix(content + ask.answer_prefix, self.tokenizer)
         else:
@@ -147,7 +147,7 @@ class Preparer:
         return [int(start), *layout.before]
 
     def _encoded(self, prompt: Prompt | None, raw: bool, answer_prefix: str) -> list[int]:
-        return encode_prompt(_not_none(prompt), self.tokenizer, self.vocabulary, raw, answer_prefix)
+        return encode_prompt(prompt, self.tokenizer, self.vocabulary, raw, answer_prefix)
 
     def _check(self, layout: Layout, params: DecodeParams) -> None:
         """Refuse what the model or the policy cannot take."""
@@ -189,7 +189,9 @@ def decide(
     if ask.is_gap and own.get("policy") is None and defaults.get("policy") is None:
         own = {**own, "policy": gap_policy(special)}
         defaults.pop("initial_length", None)
-    fields = find_policy(policy_of({**defaults, **_said(own)})).Params.model_fields
+    fields = find_policy(
+        policy_of(defaults if own.get("policy") is None else own)
+    ).Params.model_fields
     # None means "not given", except where it is a value of the parameter.
     own = {
         name: value
@@ -294,13 +296,3 @@ def _check_parts(ask: Ask, params: DecodeParams) -> None:
         raise UserError("suffix and template do not go together; a template holds all its text")
     if ask.template is not None and params.stop:
         raise UserError("stop does not go with a template, which says itself what follows", "stop")
-
-
-def _said(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _not_none(prompt: Prompt | None) -> Prompt:
-    if prompt is None:
-        raise UserError("the prompt is empty")
-    return prompt
