@@ -1,8 +1,10 @@
 """Fixtures that several rooms use."""
 
 import gc
+import io
 import signal
 import ssl
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -10,6 +12,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests.support import Result, Run
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every process
 # they start; some tests send it.
@@ -95,3 +99,24 @@ def byte_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.checkpoints import write_checkpoint
 
     return write_checkpoint(tmp_path_factory.mktemp("byte-llada"))
+
+
+@pytest.fixture
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, byte_checkpoint: Path
+) -> Run:
+    """Run a command in this process, on the small checkpoint unless it names a model."""
+    from rho_eos.cli import main
+
+    def run(*words: object, stdin: str = "", model: object = byte_checkpoint) -> Result:
+        arguments = [str(word) for word in words]
+        if model is not None and arguments[:1] and arguments[0] in ("generate", "chat", "watch"):
+            arguments += ["--model", str(model)]
+        monkeypatch.setattr(sys, "argv", ["rho-eos", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as exited:
+            main()
+        captured = capsys.readouterr()
+        return Result(int(exited.value.code or 0), captured.out, captured.err)
+
+    return run

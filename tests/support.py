@@ -6,8 +6,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+
+class Result(NamedTuple):
+    """What a command ended with, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
 
 
 def require(condition: bool, reason: str) -> None:

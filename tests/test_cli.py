@@ -4,53 +4,20 @@ import io
 import json
 import re
 import signal
-import sys
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from rich.cells import cell_len
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.cli import main
 from rho_eos.text.ask import Request
 from rho_eos.views.screen import Screen
 from tests import forks
-from tests.support import has_content, wait_until
+from tests.support import Run, has_content, wait_until
 from tests.terminal import Terminal
 
 SHORT = ["--initial-length", "16", "--max-new-tokens", "32"]
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, byte_checkpoint: Path
-) -> Run:
-    """Run a command in this process, on the small checkpoint unless it names a model."""
-
-    def run(*words: object, stdin: str = "", model: object = byte_checkpoint) -> Result:
-        arguments = [str(word) for word in words]
-        if model is not None and arguments[:1] and arguments[0] in ("generate", "chat", "watch"):
-            arguments += ["--model", str(model)]
-        monkeypatch.setattr(sys, "argv", ["rho-eos", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as exited:
-            main()
-        captured = capsys.readouterr()
-        return Result(int(exited.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 def test_help_reads_like_a_manual(run: Run) -> None:

@@ -15,7 +15,7 @@ from rho_eos import LLM, DecodeParams, UserError
 from rho_eos.embedded.tasks import held_out
 from rho_eos.text.ask import Ask
 from rho_eos.text.infilling import lay_out
-from tests.test_cli import Run, run  # noqa: F401  a fixture
+from tests.support import Run
 
 FIXED = {"policy": "fixed", "initial_length": 6}
 QUESTION = "Write a Python function that takes a list xs:\n1) add 3 to each\n2) reverse the list"
@@ -254,7 +254,7 @@ def test_the_canvas_is_bounded_by_what_text_leaves_of_the_context(llm: LLM) -> N
     assert request.params.max_new_tokens == llm.context_length - request.given_tokens
 
 
-def test_a_hole_in_a_file(run: Run, tmp_path: Path, llm: LLM) -> None:  # noqa: F811
+def test_a_hole_in_a_file(run: Run, tmp_path: Path, llm: LLM) -> None:
     source = tmp_path / "hole.py"
     for text in ("a___\r\nb\n", "a___b"):
         source.write_bytes(text.encode())
@@ -284,7 +284,7 @@ def test_the_hole_of_the_documentation(tmp_path: Path) -> None:
     assert (tmp_path / "filled.py").read_text() == wanted
 
 
-def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None:  # noqa: F811
+def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None:
     how = ("--policy", "fixed", "--initial-length", "6", "--json")
     found = run("generate", "ab", "--suffix", "yz", *how)
     expected = llm.infill("ab", "yz", FIXED)
@@ -317,7 +317,7 @@ def test_command_line_and_json_lines(run: Run, tmp_path: Path, llm: LLM) -> None
 
 
 def test_what_holds_for_a_file_does_not_break_its_gaps(
-    run: Run,  # noqa: F811
+    run: Run,
     tmp_path: Path,
     llm: LLM,
 ) -> None:
@@ -348,7 +348,7 @@ def test_what_holds_for_a_file_does_not_break_its_gaps(
         assert refused.code == 2 and f"{next(iter(bad))} takes a" in refused.err
 
 
-def test_bytes_that_are_no_text_get_a_sentence(run: Run) -> None:  # noqa: F811
+def test_bytes_that_are_no_text_get_a_sentence(run: Run) -> None:
     for words in (("a", "--suffix", "\udcff"), ("--template", "a\udcff ___")):
         refused = run("generate", *words)
         assert refused.code == 2 and "half a character" in refused.err

@@ -20,6 +20,7 @@ from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.service import Service
 from rho_eos.text.ask import Ask
+from tests.support import Run
 
 PACKAGE = Path(rho_eos.__file__).parent
 MOST_FILES = 40
@@ -180,17 +181,44 @@ async def streamed(llm: LLM) -> str:
     return "".join(chunk.get("content", "") for chunk in chunks)
 
 
-def test_json_answers_at_every_door(llm: LLM) -> None:
+def checked(text: str) -> None:
+    value = json.loads(text)
+    assert list(value) == ["name", "age"]
+    assert isinstance(value["name"], str) and isinstance(value["age"], int)
+
+
+def test_answers_in_json_from_python(llm: LLM) -> None:
+    messages = [{"role": "user", "content": PROMPT}]
+    [event] = [event for event in llm.stream(PROMPT, schema=SCHEMA) if event.output]
+    assert event.output is not None
     for output in (
-        llm.generate(PROMPT, schema=SCHEMA)[0],
-        llm.chat([{"role": "user", "content": PROMPT}], schema=SCHEMA),
-        [*llm.stream(PROMPT, schema=SCHEMA)][-1].output,
+        *llm.generate(PROMPT, schema=SCHEMA, n=2, temperature=1.0),
+        llm.chat(messages, schema=SCHEMA),
+        event.output,
     ):
-        assert output is not None
-        value = json.loads(output.text)
-        assert list(value) == ["name", "age"]
-        assert isinstance(value["name"], str) and isinstance(value["age"], int)
-    with pytest.raises(UserError, match="stop does not go with"):
-        llm.generate(PROMPT, schema=SCHEMA, stop="x")
+        checked(output.text)
+    for more in ({"stop": "x"}, {"logprobs": 1}, {"min_new_tokens": 3}, {"template": "___"}):
+        with pytest.raises(UserError, match=f"{next(iter(more))} does not go with"):
+            llm.generate(PROMPT, schema=SCHEMA, **more)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="'minimum' is not supported"):
         llm.generate(PROMPT, schema={**SCHEMA, "minimum": 3})
+
+
+def test_answers_in_json_from_the_command_line_and_from_files(run: Run, tmp_path: Path) -> None:
+    schema, source, results = (tmp_path / name for name in ("schema.json", "in.jsonl", "out.jsonl"))
+    schema.write_text(json.dumps(SCHEMA))
+    checked(run("generate", "Who?", "--schema", schema).out)
+    lines = [{"id": "a", "prompt": "Who?", "schema": SCHEMA}, {"id": "b", "prompt": "Who?"}]
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    again = ("generate", "-i", source, "-o", results, "--max-new-tokens", "64")
+    assert run(*again).code == 0
+    texts = {line["id"]: line["text"] for line in map(json.loads, results.read_text().splitlines())}
+    checked(texts["a"])
+    assert texts["b"] != texts["a"]
+    source.write_text(json.dumps({**lines[0], "schema": {**SCHEMA, "title": "other"}}) + "\n")
+    refused = run(*again)
+    assert refused.code == 2 and "another prompt" in refused.err
+    for text, says in (("{", "is not JSON"), ("[]", "holds no JSON schema")):
+        schema.write_text(text)
+        refused = run("generate", "Who?", "--schema", schema)
+        assert refused.code == 2 and says in refused.err

@@ -64,10 +64,10 @@ class Conversation:
     def help(self, _: list[str]) -> None:
         """this list"""
         for word, command in COMMANDS.items():
-            self.say(f"{word:<7} {command.__doc__}")
+            self.say(f"{USAGE.get(word, word):<18} {command.__doc__}")
 
     def set(self, words: list[str]) -> None:
-        """NAME VALUE: a parameter of decoding, as on the command line; NAME: what it is now"""
+        """a parameter of decoding, as on the command line; without a value: what it is now"""
         from rho_eos.decoding.params import DecodeParams, merged
         from rho_eos.decoding.schema import from_words
 
@@ -135,6 +135,7 @@ COMMANDS: dict[str, Callable[[Conversation, list[str]], bool | None]] = {
     "/exit": Conversation.exit,
     "/quit": Conversation.exit,
 }
+USAGE = {"/set": "/set NAME [VALUE]"}
 
 
 def _complain(text: str) -> None:
