@@ -346,6 +346,14 @@ def test_watch_uses_the_width_it_has(columns: int, byte_checkpoint: Path) -> Non
     assert max(line.count("░") for line in lines) >= columns - 8  # the canvas reaches the border
 
 
+def test_a_server_may_be_given_the_cache_of_requests_that_do_not_say(run: Run) -> None:
+    page = run("serve", "--help").out
+    assert "--cache " in page and "--cache-window" in page and "--defaults" not in page
+    for words in (("--cache", "x"), ("--cache-window", "0")):
+        refused = run("serve", "tiny", "--port", "0", *words)
+        assert refused.code == 2 and words[0][2:].replace("-", "_") + " is " in refused.err
+
+
 def test_bare_prints_the_help(run: Run) -> None:
     bare = run()
     assert bare.code == 0 and bare.err == ""

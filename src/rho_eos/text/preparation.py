@@ -93,12 +93,11 @@ class Preparer:
 
     def _lay_out(self, ask: Ask, params: DecodeParams, form: Form | None) -> Layout:
         """The token ids of an ask: what stands before, in and behind its canvas."""
-        if form is not None:
-            layout = replace(self._gaps(form.template, params), sized=frozenset(form.sized))
-            return replace(layout, before=self._before(ask, layout))
-        if ask.template is not None:
-            layout = self._gaps(ask.template, params)
-            return replace(layout, before=self._before(ask, layout))
+        template = ask.template if form is None else form.template
+        if template is not None:
+            layout = self._gaps(template, params)
+            sized = layout.sized if form is None else frozenset(form.sized)
+            return replace(layout, before=self._before(ask, layout), sized=sized)
         if not ask.suffix:
             raw = ask.raw or ask.suffix is not None  # an empty one: a text is still no message
             return Layout(self._encoded(ask.prompt, raw, ask.answer_prefix))
