@@ -218,7 +218,7 @@ def test_answers_in_json_from_the_command_line_and_from_files(run: Run, tmp_path
     source.write_text(json.dumps({**lines[0], "schema": {**SCHEMA, "title": "other"}}) + "\n")
     refused = run(*again)
     assert refused.code == 2 and "another prompt" in refused.err
-    for text, says in (("{", "is not JSON"), ("[]", "holds no JSON schema")):
+    for text, says in (("{", "is not JSON"), ("[]", "takes a JSON object")):
         schema.write_text(text)
         refused = run("generate", "Who?", "--schema", schema)
         assert refused.code == 2 and says in refused.err

@@ -1,5 +1,6 @@
 """What the commands that ask a model something share: options, and how an ask gets to a model."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -52,16 +53,8 @@ def read_text(path: Path) -> str:
         raise UserError(f"cannot read {path}: it is not UTF-8") from error
 
 
-def read_schema_file(path: Path) -> dict[str, Any]:
-    """A JSON schema from a file."""
-    import json
-
+def read_json(path: Path) -> Any:
     try:
-        schema = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
+        return json.loads(read_text(path))
+    except (json.JSONDecodeError, RecursionError) as error:
         raise UserError(f"cannot read {path}: it is not JSON") from error
-    if not isinstance(schema, dict):
-        raise UserError(f"{path} holds no JSON schema, which is an object")
-    return schema

@@ -6,6 +6,8 @@ from typing import Any
 
 from rho_eos.base.errors import UserError
 from rho_eos.cli.line_editing import line_editing, read_line
+from rho_eos.decoding.params import DecodeParams, merged
+from rho_eos.decoding.schema import from_words, parameters
 from rho_eos.views.announced import load, remark_on
 
 
@@ -15,8 +17,6 @@ def chat(engine_options: dict[str, Any], decode_options: dict[str, Any]) -> int:
     /help lists what can be asked of the conversation itself. Arrow keys edit the line and bring
     back earlier ones.
     """
-    from rho_eos.decoding.params import DecodeParams
-
     DecodeParams.from_mapping(decode_options)  # a bad option is an error before the model is loaded
     llm = load(engine_options)
     if llm.tokenizer is None:
@@ -68,9 +68,6 @@ class Conversation:
 
     def set(self, words: list[str]) -> None:
         """a parameter of decoding, as on the command line; without a value: what it is now"""
-        from rho_eos.decoding.params import DecodeParams, merged
-        from rho_eos.decoding.schema import from_words
-
         if not words:
             given = ", ".join(f"{name} {value}" for name, value in self.options.items())
             self.say(given or f"nothing was set: {self.params.policy} with its defaults")
@@ -97,8 +94,6 @@ class Conversation:
 
     @property
     def params(self) -> Any:
-        from rho_eos.decoding.params import DecodeParams
-
         return DecodeParams.from_mapping(self.options)
 
     def _answer(self, text: str) -> None:
@@ -144,8 +139,6 @@ def _complain(text: str) -> None:
 
 def _words(line: str) -> list[str]:
     """What Tab offers: commands, and after /set the parameters."""
-    from rho_eos.decoding.schema import parameters
-
     if not line.startswith("/"):
         return []
     return list(parameters() if line.startswith("/set ") else COMMANDS)

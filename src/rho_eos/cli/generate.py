@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rho_eos.base.errors import UserError
-from rho_eos.cli.asking import Raw, Suffix, prepared, read_schema_file, read_text
+from rho_eos.cli.asking import Raw, Suffix, prepared, read_json, read_text
 from rho_eos.cli.file_options import InOrder, Overwrite
 from rho_eos.cli.ray_options import RayActors, RayAddress
 
@@ -123,7 +123,7 @@ def generate(
         raw=raw,
         suffix=suffix,
         template=template,
-        schema=None if schema is None else read_schema_file(schema),
+        schema=None if schema is None else read_json(schema),
     )
     requests, loaded = prepared(engine_options, ask)
     with nullcontext() if trace_file is None else open_trace(trace_file, overwrite=True) as traces:

@@ -175,8 +175,6 @@ class Bulk:
         prompt = {key: line.pop(key) for key in PROMPT_KEYS if line.get(key) is not None}
         suffix, template = _around(line)
         schema = line.pop("schema", None)
-        if schema is not None and not isinstance(schema, dict):
-            raise UserError("schema takes a JSON object", "schema")
         own = dict(from_words(line) if words else line)
         count = own.pop("n", self.n)
         ask = Ask(

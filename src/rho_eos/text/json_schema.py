@@ -66,6 +66,8 @@ def string_of(text: str) -> str:
 
 def read_schema(schema: Mapping[str, Any]) -> tuple[Property, ...]:
     """The properties in their order, or a sentence that says what cannot be promised."""
+    if not isinstance(schema, Mapping):
+        raise _refuse(f"the schema is {_shown(schema)}, but takes a JSON object")
     _check_keywords(schema, _OF_OBJECTS | _TABLES, "the schema")
     if schema.get("type") != "object":
         raise _refuse(f"the schema has type {_shown(schema.get('type'))}, but takes 'object'")

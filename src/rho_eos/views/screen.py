@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.text import Text
+
 from rho_eos.base.outputs import Output, StepRecord
 from rho_eos.decoding.registry import find_policy
 from rho_eos.engine.replay import Cell, Replay
@@ -56,11 +60,8 @@ class Screen:
         self.exact += event.record.exact
         self.output = event.output
 
-    def render(self, width: int, height: int) -> Any:
+    def render(self, width: int, height: int) -> Panel:
         """All of the terminal's width, and no more than its height."""
-        from rich.console import Group
-        from rich.panel import Panel
-
         assert self.record is not None
         name = find_policy(self.params.policy).title or self.params.policy
         title = f"{name} · step {self.record.step + 1}"
@@ -68,15 +69,13 @@ class Screen:
         body = Group(
             self._header(),
             self._gauge(inside),
-            self._why(),
+            Text(explain(self.params, self.record), style="dim"),
             "",
             self._canvas(inside, max(4, height - 9)),
         )
         return Panel(body, title=title, title_align="left", width=width)
 
-    def _header(self) -> Any:
-        from rich.text import Text
-
+    def _header(self) -> Text:
         assert self.record is not None
         arrow = {"expand": "▲", "insert": "▲", "close": "▲", "contract": "▼"}
         mark = arrow.get(self.record.action, " ")
@@ -94,10 +93,8 @@ class Screen:
         share = self.computed / max(1, self.exact)
         return "" if self.computed == self.exact else f"   computed {share:.0%}"
 
-    def _gauge(self, width: int) -> Any:
+    def _gauge(self, width: int) -> Text:
         """ρ from 0 to 1, the equilibrium region shaded."""
-        from rich.text import Text
-
         assert self.record is not None
         region = self.params.region
         low, high = region if region is not None else (2.0, 2.0)  # nowhere
@@ -115,21 +112,12 @@ class Screen:
         bar.append(behind)
         return bar
 
-    def _why(self) -> Any:
-        """What the policy says of its step."""
-        from rich.text import Text
-
-        assert self.record is not None
-        return Text(explain(self.params, self.record), style="dim")
-
-    def _canvas(self, width: int, lines: int) -> Any:
+    def _canvas(self, width: int, lines: int) -> Text:
         """The tokens in reading order; only as many as the terminal has room for."""
-        from rich.text import Text
-
         text = Text(no_wrap=False)
         for cell in self.replay.cells:
             text.append(*self._styled(cell))
-        wrapped = list(text.wrap(_plain_console(), width))
+        wrapped = list(text.wrap(Console(width=80), width))
         if len(wrapped) > lines:
             more = Text(f"… {len(wrapped) - lines + 1} more lines", style="dim")
             wrapped = [*wrapped[: lines - 1], more]
@@ -152,9 +140,3 @@ def confidence_style(confidence: float) -> str:
     if confidence > 0.9:
         return "green"
     return "yellow" if confidence > 0.5 else "red"
-
-
-def _plain_console() -> Any:
-    from rich.console import Console
-
-    return Console(width=80)
