@@ -29,6 +29,7 @@ from rich.table import Table
 from benchmarks.problems import REPORTED, questions
 from rho_eos import LLM, DecodeParams
 from rho_eos.models.attention import PackedRows
+from rho_eos.text.ask import Ask
 from tests.reference.bridge import rule_of
 from tests.reference.cached import dual_cache_decode
 from tests.reference.decoder import Ids, returned_tokens
@@ -95,7 +96,7 @@ def run_cell(
     started = time.perf_counter()
     if mode.startswith("dual"):
         answers = [
-            dual_cache(llm, llm.preparer.prepare(question.prompt, params).prompt, params)
+            dual_cache(llm, llm.preparer.prepare(Ask(question.prompt, params))[0].prompt, params)
             for question in asked
         ]
         texts = [llm.preparer.detokenize(tokens) for tokens, _ in answers]

@@ -20,6 +20,7 @@ from rich.table import Table
 from rho_eos import LLM, DecodeParams
 from rho_eos.base.outputs import Output
 from rho_eos.embedded.tasks import held_out
+from rho_eos.text.ask import Ask
 
 TASKS = ("tiny-mbpp", "tiny-humaneval")
 GOAL = 0.9  # with the length given
@@ -67,9 +68,8 @@ def put_back(llm: LLM, wanted: list[Case], how: dict[str, Any]) -> list[Output]:
         given = {"initial_length": length} if how["policy"] == "fixed" else {}
         params = DecodeParams.from_mapping({**given, **how})
         messages = {"messages": [{"role": "user", "content": case.prompt}]}
-        requests.append(
-            llm.preparer.prepare(messages, params, answer_prefix=case.before, suffix=case.behind)
-        )
+        ask = Ask(messages, params, answer_prefix=case.before, suffix=case.behind)
+        requests += llm.preparer.prepare(ask)
     return llm.engine.finish([llm.engine.submit(request) for request in requests])
 
 

@@ -2,8 +2,10 @@
 
 import collections
 import gc
+import io
 import signal
 import ssl
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -147,3 +149,24 @@ def golden_parameters(trace: dict[str, Any]) -> dict[str, Any]:
     if given.get("preset") == "released":
         given["policy"] = given.pop("preset")
     return given
+
+
+@pytest.fixture
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, byte_checkpoint: Path
+) -> Run:
+    """Run a command in this process, on the small checkpoint unless it names a model."""
+    from rho_eos.cli import main
+
+    def run(*words: object, stdin: str = "", model: object = byte_checkpoint) -> Result:
+        arguments = [str(word) for word in words]
+        if model is not None and arguments[:1] and arguments[0] in ("generate", "chat", "watch"):
+            arguments += ["--model", str(model)]
+        monkeypatch.setattr(sys, "argv", ["rho-eos", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as exited:
+            main()
+        captured = capsys.readouterr()
+        return Result(int(exited.value.code or 0), captured.out, captured.err)
+
+    return run

@@ -13,6 +13,7 @@ from rho_eos.decoding.registry import policies
 from rho_eos.embedded.tasks import TASKS, held_out
 from rho_eos.engine.batch import RowInput, pack
 from rho_eos.models.attention import PackedRows
+from rho_eos.text.ask import Ask
 
 PROMPTS = [problem.prompt for name in TASKS for problem in held_out(name, 3)]
 PARAMS = {
@@ -56,7 +57,7 @@ def test_logits_are_equal_alone_and_packed() -> None:
     llm = LLM("tiny")
     canvas = np.full(32, llm.special.mask)
     rows = [
-        RowInput(np.array(llm.preparer.prepare(prompt, p).prompt), canvas, np.arange(32))
+        RowInput(np.array(llm.preparer.prepare(Ask(prompt, p))[0].prompt), canvas, np.arange(32))
         for prompt, p in zip(PROMPTS, PARAMS["greedy"], strict=True)
     ]
 

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,9 +14,11 @@ from rich.cells import cell_len
 
 from rho_eos import LLM, DecodeParams
 from rho_eos.cli.watch import Screen
+from rho_eos.text.ask import Request
+from rho_eos.views.screen import Screen
 from tests import forks
 from tests.evals.command import Run
-from tests.support import has_content, wait_until
+from tests.support import Run, has_content, wait_until
 from tests.terminal import Terminal
 
 SHORT = ["--initial-length", "16", "--max-new-tokens", "32"]
@@ -347,7 +348,7 @@ def test_watch_uses_the_width_it_has(columns: int, byte_checkpoint: Path) -> Non
 
     llm = LLM(str(byte_checkpoint))
     params = DecodeParams(initial_length=480, max_new_tokens=480)
-    screen = Screen(llm, params)
+    screen = Screen(llm, Request("", [], params))
     screen.show(next(iter(llm.stream("hello", params))))
     console = Console(width=columns, height=40, file=io.StringIO())
     with console.capture() as drawn:
@@ -358,6 +359,14 @@ def test_watch_uses_the_width_it_has(columns: int, byte_checkpoint: Path) -> Non
     assert " 1 " in gauge, "the gauge was broken into two lines"
     assert gauge.count("▒") + gauge.count("─") + gauge.count("█") >= columns // 2 - 4
     assert max(line.count("░") for line in lines) >= columns - 8  # the canvas reaches the border
+
+
+def test_a_server_may_be_given_the_cache_of_requests_that_do_not_say(run: Run) -> None:
+    page = run("serve", "--help").out
+    assert "--cache " in page and "--cache-window" in page and "--defaults" not in page
+    for words in (("--cache", "x"), ("--cache-window", "0")):
+        refused = run("serve", "tiny", "--port", "0", *words)
+        assert refused.code == 2 and words[0][2:].replace("-", "_") + " is " in refused.err
 
 
 def test_bare_prints_the_help(run: Run) -> None:

@@ -14,8 +14,9 @@ from benchmarks.infill import cases, put_back, restored
 from rho_eos import LLM, DecodeParams, UserError
 from rho_eos.decoding.registry import policies
 from rho_eos.embedded.tasks import held_out
+from rho_eos.text.ask import Ask
 from rho_eos.text.infilling import lay_out
-from tests.evals.command import Run
+from tests.support import Run
 
 FIXED = {"policy": "fixed", "initial_length": 6}
 QUESTION = "Write a Python function that takes a list xs:\n1) add 3 to each\n2) reverse the list"
@@ -248,7 +249,7 @@ def test_an_empty_suffix_leaves_a_document_to_go_on_with(llm: LLM) -> None:
 
 def test_the_canvas_is_bounded_by_what_text_leaves_of_the_context(llm: LLM) -> None:
     params = DecodeParams(policy="cal", initial_length=4, max_new_tokens=10_000)
-    request = llm.preparer.prepare("abc", params, suffix="xyz")
+    [request] = llm.preparer.prepare(Ask("abc", params, suffix="xyz"))
     assert request.params.max_new_tokens == llm.context_length - request.given_tokens
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import TextDiffusionStreamer
 
 from rho_eos import LLM, DecodeParams, FinishReason, UserError
+from rho_eos.text.ask import Ask
 from tests.checkpoints import write_checkpoint
 from tests.conftest import DATA
 
@@ -71,36 +71,6 @@ def test_leaving_a_stream_cancels_the_request(llm: LLM) -> None:
     assert not llm.engine.has_work
 
 
-def test_transformers_streamer_gets_the_prompt_drafts_and_confirmed_tokens(
-    llm: LLM, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Recorder(TextDiffusionStreamer):
-        def __init__(self) -> None:
-            super().__init__(llm.tokenizer, skip_prompt=True, skip_special_tokens=True)
-            self.final: list[int] = []
-            self.drafts = 0
-            self.ended = False
-
-        def put(self, value: torch.Tensor) -> None:
-            self.final += value.tolist()
-            super().put(value)
-
-        def put_draft(self, value: torch.Tensor, **kwargs: object) -> None:
-            self.drafts += 1
-            super().put_draft(value, **kwargs)
-
-        def end(self) -> None:
-            self.ended = True
-            super().end()
-
-    streamer = Recorder()
-    prompt = llm.preparer.prepare("hello", SHORT).prompt
-    output = llm.generate("hello", SHORT, streamer=streamer)[0]
-    assert streamer.final == prompt + output.token_ids
-    assert streamer.drafts == output.usage.nfe - 1 and streamer.ended
-    assert capsys.readouterr().out
-
-
 def test_the_context_bounds_the_canvas(llm: LLM) -> None:
     long = "x" * 480
     output = llm.generate([long], DecodeParams(policy="rho-eos", initial_length=4), raw=True)[0]
@@ -111,7 +81,7 @@ def test_the_context_bounds_the_canvas(llm: LLM) -> None:
 
 def test_a_base_model_takes_plain_prompts(tmp_path: Path) -> None:
     base = LLM(str(write_checkpoint(tmp_path, chat_template=None)))
-    ids = base.preparer.prepare("hi", SHORT).prompt
+    ids = base.preparer.prepare(Ask("hi", SHORT))[0].prompt
     assert base.tokenizer.decode(ids) == "hi"
 
 
@@ -200,7 +170,7 @@ def test_a_dream_tokenizer_loads_without_its_remote_code(
     (folder / "tokenization_dream.py").write_text("raise SystemExit('remote code was run')")
     dream = LLM(str(folder))
     assert dream.special.end_of_turn == 5
-    assert dream.preparer.prepare("abab", SHORT, raw=True).prompt == [4, 4]
+    assert dream.preparer.prepare(Ask("abab", SHORT, raw=True))[0].prompt == [4, 4]
     assert dream.generate(["ab"], SHORT)[0].usage.nfe > 0
 
 

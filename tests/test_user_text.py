@@ -14,12 +14,12 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from rho_eos.base.errors import UserError
 from rho_eos.cli import main
 from rho_eos.config import EngineConfig
-from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.engine import Engine
-from rho_eos.engine.preparation import Preparer
 from rho_eos.engine.request import Request
 from rho_eos.files.bulk import Bulk
 from rho_eos.models.loading import open_checkpoint
+from rho_eos.text.ask import Ask
+from rho_eos.text.preparation import Preparer
 from rho_eos.text.prompts import encode_prompt
 from rho_eos.text.user_text import encode_as_text
 from tests.checkpoints import SPECIAL, unlisted_tokenizer, write_checkpoint
@@ -217,4 +217,4 @@ def test_a_mask_among_the_ids_of_a_prompt_is_refused(byte_checkpoint: Path, prom
     config = EngineConfig(model=str(byte_checkpoint))
     preparer = Preparer(open_checkpoint(config), config)
     with pytest.raises(UserError, match="the prompt holds the MASK id 2"):
-        preparer.prepare(prompt, DecodeParams())
+        preparer.prepare(Ask(prompt))

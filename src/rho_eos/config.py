@@ -1,10 +1,12 @@
 """What a process decides once: which model, where it runs, how much runs together."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Self, TypedDict
+
+from pydantic import model_validator
 
 from rho_eos.base.settings import Settings, Texts, setting
-from rho_eos.decoding.params import LONGEST, DecodeParams
+from rho_eos.decoding.params import DecodeParams
 
 _IDS = 2**24  # no vocabulary comes near it
 
@@ -27,14 +29,6 @@ class EngineConfig(Settings):
         16384, "prompt and canvas positions per forward, over all rows", ge=1, le=2**30
     )
     logits_megabytes: int = setting(64, "largest piece of logits held at once", ge=1, le=2**20)
-    cache: Literal["none", "window"] | None = setting(
-        None, "cache of requests that do not say (see the decoding parameter)"
-    )
-    cache_window: int | None = setting(None, "likewise", ge=1, le=LONGEST)
-    cache_back: int | None = setting(None, "likewise", ge=0, le=LONGEST)
-    cache_commits: int | None = setting(None, "likewise", ge=1, le=LONGEST)
-    cache_steps: int | None = setting(None, "likewise", ge=1, le=LONGEST)
-    cache_unsure: float | None = setting(None, "likewise", ge=0, le=1)
     max_cache_megabytes: int = setting(
         4096,
         "memory for cached keys and values; a row that finds no room runs exact",
@@ -47,14 +41,13 @@ class EngineConfig(Settings):
         None, "end-of-turn id, if not the tokenizer's", ge=0, le=_IDS
     )
     plugin: Texts = setting((), "module or file.py with policies or tasks of your own; repeatable")
+    defaults: dict[str, Any] = setting({}, "decoding parameters of requests that do not say")
 
-    def request_defaults(self) -> dict[str, Any]:
-        """Decoding parameters that this process gives to requests that do not say."""
-        return {
-            name: value
-            for name, value in self.model_dump().items()
-            if name in DecodeParams.model_fields and value is not None
-        }
+    @model_validator(mode="after")
+    def _check_defaults(self) -> Self:
+        if self.defaults:
+            DecodeParams.from_mapping(self.defaults)
+        return self
 
 
 class EngineOptions(TypedDict, total=False):
@@ -68,12 +61,7 @@ class EngineOptions(TypedDict, total=False):
     max_rows: int
     max_positions: int
     logits_megabytes: int
-    cache: Literal["none", "window"] | None
-    cache_window: int | None
-    cache_back: int | None
-    cache_commits: int | None
-    cache_steps: int | None
-    cache_unsure: float | None
+    defaults: dict[str, Any]
     max_cache_megabytes: int
     mask_token_id: int | None
     eos_token_id: int | None

@@ -2,30 +2,28 @@
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import Output
 from rho_eos.base.plugins import load_plugins
 from rho_eos.config import EngineConfig, EngineOptions
-from rho_eos.decoding.params import DecodeParams, merged, seeded
+from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.engine.engine import Engine
-from rho_eos.engine.preparation import Preparer
-from rho_eos.engine.request import Detail, LogitsProcessor, Request, StepEvent
+from rho_eos.engine.request import Detail, StepEvent
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.models.loading import choose_device, load_model, open_checkpoint
+from rho_eos.models.loading import Checkpoint, choose_device, load_model, open_checkpoint
 from rho_eos.models.placement import place
 from rho_eos.rollouts import Rollouts, collect
-from rho_eos.text.infilling import Given, default_policy, listed, stands_before_text
-from rho_eos.text.prompts import Message, Prompt
-from rho_eos.text.streaming import StreamerAdapter
+from rho_eos.text.ask import Ask, LogitsProcessor, Request
+from rho_eos.text.ask import Params as GivenParams
+from rho_eos.text.infilling import Given
+from rho_eos.text.preparation import Preparer
+from rho_eos.text.prompts import Message, Prompt, as_list, as_messages, listed
 
 logger = logging.getLogger(__name__)
-Params = DecodeParams | Mapping[str, Any] | None
-Complete = Callable[[Mapping[str, Any]], dict[str, Any]]  # what was given → with what follows
+Params = GivenParams | None
 
 
 class LLM:
@@ -38,12 +36,24 @@ class LLM:
         >>> llm = LLM("tiny")
         >>> prompt = "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"
         >>> llm.generate([prompt], DecodeParams(policy="rho-eos"))[0].text
+
+    Args:
+        model: The name of an embedded model (`tiny`, `terse`), a checkpoint folder or a Hub id.
+        checkpoint: The same model, if it was opened before. Otherwise it is opened here.
+        options: Settings of the engine, the fields of `EngineConfig`: `device="cuda"`, or
+            `defaults={"cache": "window"}` for decoding parameters of requests that do not say.
     """
 
-    def __init__(self, model: str = "tiny", **options: Unpack[EngineOptions]) -> None:
+    def __init__(
+        self,
+        model: str = "tiny",
+        *,
+        checkpoint: Checkpoint | None = None,
+        **options: Unpack[EngineOptions],
+    ) -> None:
         self.config = EngineConfig.from_mapping({"model": model, **options})
         load_plugins(self.config.plugin)
-        self.checkpoint = open_checkpoint(self.config)
+        self.checkpoint = checkpoint or open_checkpoint(self.config)
         device = choose_device(self.config.device)
         self.placement = place(self.config, self.checkpoint, device)
         logger.info("%s: %s", self.config.model, self.placement.sentence)
@@ -81,34 +91,35 @@ class LLM:
         *,
         n: int = 1,
         raw: bool = False,
-        streamer: Any = None,
-        canvas: Sequence[int] | None = None,
         suffix: Given | None = None,
         template: Given | None = None,
+        schema: Mapping[str, Any] | None = None,
         processors: Sequence[LogitsProcessor] = (),
         **keywords: Any,
     ) -> list[Output]:
-        """Decode prompts together; outputs come in the order of the prompts, `n` of each.
+        """Decode prompts together.
 
-        The i-th of the n samples of a prompt has seed + i (and differs above temperature 0 only).
-        Decoding parameters may also be given as keywords, which then hold for all prompts:
-        `llm.generate("hi", max_new_tokens=32)`.
+        Args:
+            prompts: One prompt or a list of them. Each is a text, a list of messages, token ids, or
+                a mapping that holds one of these under `prompt`, `messages` or `prompt_token_ids`.
+                A text goes through the chat template as a user's message, if the model has one.
+            params: Decoding parameters for all prompts, or a list with those of each prompt.
+            n: How many samples of each prompt are made. The i-th has the seed plus i, so samples
+                differ above temperature 0 only.
+            raw: Take texts as they are, without the chat template.
+            suffix: What stands behind the answers. The prompts are then the texts before them.
+            template: A text with gaps, see `fill`. With one a prompt may be None.
+            schema: A flat JSON schema (strings, numbers, booleans, enums). The answers are JSON
+                objects that are valid for it.
+            processors: Functions that change the logits before anything is read from them.
+            keywords: Further decoding parameters, which beat `params`: `max_new_tokens=32`.
 
-        A text goes through the chat template as a user's message, unless `raw` or the model has
-        none. `streamer` is one of transformers' (for a single prompt). `canvas` is what the answers
-        start from, token ids with the MASK id where one is wanted. `suffix` is what follows them
-        all; the prompts are then texts to go on with. `template` is a text with gaps, see `fill`;
-        with one a prompt may be None. `processors` change logits.
+        Returns:
+            The outputs in the order of the prompts, `n` of each.
         """
-        complete = self._completing(suffix, template)
-        each = _params_for_each(params, len(_as_list(prompts)), keywords, complete)
-        given = {"canvas": canvas, "suffix": suffix, "template": template}
-        requests = self._prepare(prompts, each, n, raw, **given, processors=processors)
-        if streamer is None:
-            return self._finish(requests)
-        if len(requests) != 1:
-            raise UserError(f"a streamer takes one prompt, but got {len(requests)}")
-        return [self._generate_into(streamer, requests[0])]
+        asked = {"suffix": suffix, "template": template, "schema": schema, "n": n, "raw": raw}
+        asks = self._asks(prompts, params, keywords, processors=processors, **asked)
+        return self.run(self._prepared(asks))
 
     def rollout(
         self,
@@ -120,42 +131,23 @@ class LLM:
         raw: bool = False,
         **keywords: Any,
     ) -> Rollouts:
-        """n samples of each prompt in one batch, as arrays for training (docs/rollouts.md).
+        """Samples of prompts as arrays for training (docs/rollouts.md).
 
-        Their tokens with the step and probability of each commit; with `trajectory` also the canvas
-        before every forward.
+        Args:
+            prompts: One prompt or a list of them, as in `generate`.
+            params: Decoding parameters for all prompts, or a list with those of each prompt.
+            n: How many samples of each prompt are made.
+            trajectory: Keep the canvas before every forward, too.
+            raw: Take texts as they are, without the chat template.
+            keywords: Further decoding parameters, which beat `params`.
+
+        Returns:
+            Their tokens, with the step and the probability of each commit.
         """
-        each = _params_for_each(params, len(_as_list(prompts)), keywords)
-        if trajectory:
-            each = [own.replaced(trace=True) for own in each]
-        requests = self._prepare(prompts, each, n, raw)
-        return collect(requests, self._finish(requests), n, self.special.mask, trajectory)
-
-    def _prepare(
-        self,
-        prompts: Prompt | Sequence[Prompt | None],
-        params: Sequence[DecodeParams],
-        n: int,
-        raw: bool,
-        **parts: Any,
-    ) -> list[Request]:
-        """n requests for each prompt. All are checked before any of them runs."""
-        return [
-            self.preparer.prepare(prompt, sample, id=str(next(self._ids)), raw=raw, **parts)
-            for prompt, own in zip(_as_list(prompts), params, strict=True)
-            for sample in seeded(own, n)
-        ]
-
-    def _finish(self, requests: Sequence[Request]) -> list[Output]:
-        return self.engine.finish([self.engine.submit(request) for request in requests])
-
-    def _generate_into(self, streamer: Any, request: Request) -> Output:
-        adapter = StreamerAdapter(streamer, request.prompt)
-        handle = self.engine.submit(request, Detail.STEPS)
-        with closing(self.engine.follow(handle)) as events:  # also where the streamer raises
-            for event in events:
-                adapter.push(event.token_ids, event.draft_ids, event.output is not None)
-        return handle.result()
+        traced = {"trace": True} if trajectory else {}
+        asks = self._asks(prompts, params, {**keywords, **traced}, n=n, raw=raw)
+        requests = self._prepared(asks)
+        return collect(requests, self.run(requests), n, self.special.mask, trajectory)
 
     def infill(
         self,
@@ -166,24 +158,26 @@ class LLM:
         prompt: str | Sequence[Message] | None = None,
         **keywords: Any,
     ) -> Output:
-        """What belongs between two texts (or token ids); `token_ids` of the output is just that.
+        """What belongs between two texts.
 
-        With a `prompt`, a question or a conversation, the two are the beginning and the end of the
-        answer to it. Without a policy in `params` the length is found: by the model itself if it
-        was trained to (DreamOn), else by a search.
+        Args:
+            prefix: The text before the gap, or token ids.
+            suffix: The text behind the gap, or token ids.
+            params: Decoding parameters. Where they name no policy, the length of the gap is found:
+                by the model itself if it was trained to (DreamOn), else by a search.
+            prompt: A question or a conversation. The two texts are then the beginning and the end
+                of the answer to it.
+            keywords: Further decoding parameters, which beat `params`.
+
+        Returns:
+            The output; its `token_ids` are what stands between the two.
         """
-        prefix, suffix = listed(prefix), listed(suffix)
-        own = _checked(params, keywords, self._completing(suffix, None))
-        id = str(next(self._ids))
         if prompt is None:
-            request = self.preparer.prepare(prefix, own, id=id, suffix=suffix or "")
-        elif isinstance(prefix, str):
-            request = self.preparer.prepare(
-                {"messages": _as_messages(prompt)}, own, id=id, suffix=suffix, answer_prefix=prefix
-            )
-        else:
+            return self._one(prefix, params, keywords, suffix=listed(suffix) or "")
+        if not isinstance(prefix, str):
             raise UserError("with a prompt the prefix is a text: the beginning of the answer")
-        return self.engine.finish([self.engine.submit(request)])[0]
+        asked = as_messages(prompt)
+        return self._one(asked, params, keywords, suffix=suffix, answer_prefix=prefix)
 
     def fill(
         self,
@@ -193,27 +187,37 @@ class LLM:
         prompt: str | Sequence[Message] | None = None,
         **keywords: Any,
     ) -> Output:
-        """A text with gaps, `{"name": "___", "age": ___}`, filled; `gaps` holds what came where.
+        """A text with gaps, `{"name": "___", "age": ___}`, filled.
 
-        `___` is a gap of `initial_length` MASKs, `___{12}` one of 12, and MASKs of the model
-        written out are as many. Token ids have a gap where the MASK id stands. With a `prompt` the
-        template is the answer to it.
+        Args:
+            template: `___` is a gap of `initial_length` MASKs, `___{12}` one of 12, and MASKs of
+                the model written out are as many. Token ids have a gap where the MASK id stands.
+            params: Decoding parameters; without a policy the lengths of the gaps are found.
+            prompt: A question or a conversation that the template is the answer to.
+            keywords: Further decoding parameters, which beat `params`.
+
+        Returns:
+            The output; its `text` is the filled template, and `gaps` what fills each gap.
         """
-        template = listed(template)
-        own = _checked(params, keywords, self._completing(None, template))
-        asked = None if prompt is None else {"messages": _as_messages(prompt)}
-        request = self.preparer.prepare(asked, own, id=str(next(self._ids)), template=template)
-        return self.engine.finish([self.engine.submit(request)])[0]
+        return self._one(as_messages(prompt), params, keywords, template=template)
 
-    def _completing(self, suffix: Given | None, template: Given | None) -> Complete:
-        """Who names no policy gets one that can stand before text, where there is some."""
-        if not stands_before_text(suffix, template):
-            return dict
-        return partial(default_policy, special=self.special)
+    def chat(
+        self,
+        messages: Sequence[Message],
+        params: Params = None,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        **keywords: Any,
+    ) -> Output:
+        """The assistant's next turn in a conversation.
 
-    def chat(self, messages: Sequence[Message], params: Params = None, **keywords: Any) -> Output:
-        """The assistant's next turn in a conversation."""
-        return self.generate([{"messages": messages}], params, **keywords)[0]
+        Args:
+            messages: The conversation so far, each message with a `role` and a `content`.
+            params: Decoding parameters.
+            schema: A flat JSON schema that the answer is to be valid for, see `generate`.
+            keywords: Further decoding parameters, which beat `params`.
+        """
+        return self._one({"messages": messages}, params, keywords, schema=schema)
 
     def stream(
         self,
@@ -223,52 +227,69 @@ class LLM:
         raw: bool = False,
         suffix: Given | None = None,
         template: Given | None = None,
+        schema: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> Iterator[StepEvent]:
-        """One event per denoising step; leaving the loop early cancels the request."""
-        request = self.preparer.prepare(
-            prompt,
-            _checked(params, keywords, self._completing(suffix, template)),
-            id=str(next(self._ids)),
-            raw=raw,
-            suffix=suffix,
-            template=template,
-        )
+        """Decode one prompt step by step. Leaving the loop early cancels the request.
+
+        Args:
+            prompt: What is asked, as in `generate`; None is possible where there is a template.
+            params: Decoding parameters.
+            raw: Take a text as it is, without the chat template.
+            suffix: What stands behind the answer.
+            template: A text with gaps, see `fill`.
+            schema: A flat JSON schema, see `generate`.
+            keywords: Further decoding parameters, which beat `params`.
+
+        Yields:
+            One event for each denoising step. The last one holds the output.
+        """
+        asked = {"suffix": suffix, "template": template, "schema": schema, "raw": raw}
+        [request] = self._prepared([self._ask(prompt, params, keywords, **asked)])
         yield from self.engine.follow(self.engine.submit(request, Detail.STEPS))
 
+    def _asks(
+        self,
+        prompts: Prompt | Sequence[Prompt | None],
+        params: Params | Sequence[Params],
+        keywords: Mapping[str, Any],
+        **asked: Any,
+    ) -> list[Ask]:
+        each = as_list(prompts)
+        if params is None or isinstance(params, DecodeParams | Mapping):
+            params = [params] * len(each)
+        if len(params) != len(each):
+            raise UserError(
+                f"got {len(params)} params for {len(each)} prompts; give one, or one for each"
+            )
+        pairs = zip(each, params, strict=True)
+        return [self._ask(prompt, own, keywords, **asked) for prompt, own in pairs]
 
-def _as_list(prompts: Prompt | Sequence[Prompt | None]) -> list[Prompt | None]:
-    if not hasattr(prompts, "__len__"):
-        raise UserError(f"prompts takes one prompt or a list of them, not {prompts!r:.40}")
-    single = isinstance(prompts, str | Mapping) or (
-        len(prompts) > 0 and isinstance(prompts[0], int)
-    )
-    return [prompts] if single else list(prompts)  # type: ignore[list-item, arg-type]
+    def _ask(
+        self, prompt: Prompt | None, params: Params, keywords: Mapping[str, Any], **asked: Any
+    ) -> Ask:
+        """Keywords beat parameters that were given in one piece."""
+        own = {} if params is None else params
+        if keywords:
+            if isinstance(own, DecodeParams):
+                own = own.model_dump(exclude_unset=True)
+            own = merged(own, keywords)
+        return Ask(prompt, own, id=str(next(self._ids)), **asked)
 
+    def _one(self, *given: Any, **asked: Any) -> Output:
+        return self.run(self._prepared([self._ask(*given, **asked)]))[0]
 
-def _as_messages(prompt: str | Sequence[Message]) -> Sequence[Message]:
-    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    def _prepared(self, asks: Iterable[Ask]) -> list[Request]:
+        """All are checked before any of them runs."""
+        return [request for ask in asks for request in self.preparer.prepare(ask)]
 
+    def run(self, requests: Sequence[Request]) -> list[Output]:
+        """Decode requests that were prepared before, all together.
 
-def _checked(
-    params: Params, keywords: Mapping[str, Any], complete: Complete = dict
-) -> DecodeParams:
-    """What was given in one way or the other; keywords beat the rest."""
-    if isinstance(params, DecodeParams):
-        if not keywords and (complete is dict or "policy" in params.model_fields_set):
-            return params
-        params = params.model_dump(exclude_unset=True)
-    return DecodeParams.from_mapping(complete(merged(params or {}, keywords)))
+        Args:
+            requests: What `Preparer.prepare` made of asks.
 
-
-def _params_for_each(
-    params: Params | Sequence[Params],
-    count: int,
-    keywords: Mapping[str, Any],
-    complete: Complete = dict,
-) -> list[DecodeParams]:
-    if params is None or isinstance(params, DecodeParams | Mapping):
-        return [_checked(params, keywords, complete)] * count
-    if len(params) != count:
-        raise UserError(f"got {len(params)} params for {count} prompts; give one, or one for each")
-    return [_checked(each, keywords, complete) for each in params]
+        Returns:
+            Their outputs, in the same order.
+        """
+        return self.engine.finish([self.engine.submit(request) for request in requests])

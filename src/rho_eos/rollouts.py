@@ -13,7 +13,7 @@ import numpy as np
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import Output
 from rho_eos.engine.replay import Replay
-from rho_eos.engine.request import Request
+from rho_eos.text.ask import Request
 
 MOST_REWARD = 1e100  # whose square is still a number
 OUTSIDE = -1  # no position of this sample, or no step: shorter samples are filled up with it
@@ -88,8 +88,8 @@ def collect(
     return Rollouts(
         n=n,
         seed=np.array([request.params.seed for request in requests], dtype=np.uint64),
-        prompt_ids=_padded([request.prompt for request in requests]),
-        prompt_length=_whole(len(request.prompt) for request in requests),
+        prompt_ids=_padded([request.canvas.prompt.tolist() for request in requests]),
+        prompt_length=_whole(len(request.canvas.prompt) for request in requests),
         tokens=_padded([output.canvas_token_ids for output in outputs]),
         length=_whole(len(output.canvas_token_ids) for output in outputs),
         text_length=_whole(len(output.token_ids) for output in outputs),

@@ -16,6 +16,7 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.embedded.tasks import TASKS
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.llm import LLM
+from rho_eos.text.ask import Ask
 from tests.reference.bridge import IDS, SPECIAL, logits_of, rule_of
 from tests.reference.cases import LIMITS, MODELS, some_prompts
 from tests.reference.decoder import Ids, Result, returned_tokens
@@ -269,7 +270,7 @@ def test_room_for_a_model_that_compresses_is_kept_alike() -> None:
     special = llm.special
     how = DecodeParams(policy="scout", max_new_tokens=600, early_stop=False, trace=True)
     problems = [TASKS[task].problem(seed) for task in TASKS for seed in (430, 431)]
-    requests = [llm.preparer.prepare(each.prompt, how, id="") for each in problems]
+    requests = [llm.preparer.prepare(Ask(each.prompt, how))[0] for each in problems]
     outputs = llm.generate([each.prompt for each in problems], how)
     ids = Ids(mask=special.mask, eos=special.eos, ends=special.ends)
     prompts = [request.canvas.prompt.tolist() for request in requests]

@@ -9,15 +9,14 @@ import pytest
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.async_engine import AsyncEngine
-from rho_eos.engine.calls import Call
 from rho_eos.engine.errors import (
     DeadlineExceededError,
     QueueFullError,
     RequestFailedError,
     UnavailableError,
 )
-from rho_eos.engine.request import Detail
-from tests.requests import request as request_for
+from rho_eos.engine.generation import Generation
+from rho_eos.engine.request import Detail, Request
 from tests.scripted import encode, engine_of, says
 from tests.server.scripted_server import ControlledRunner
 
@@ -45,12 +44,12 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 def submit(
     engine: AsyncEngine, *prompts: str, detail: Detail = Detail.OUTPUT, **more: float
-) -> Call:
-    requests = [request_for(prompt, encode(prompt), PARAMS) for prompt in prompts]
-    return engine.submit(requests, detail, **more)
+) -> Generation:
+    requests = [Request(prompt, encode(prompt), PARAMS) for prompt in prompts]
+    return engine.submit(Generation(requests), detail, **more)
 
 
-async def text_of(call: Call) -> str:
+async def text_of(call: Generation) -> str:
     with call:
         [(_, event)] = [news async for news in call]
     assert event.output is not None

@@ -128,25 +128,6 @@ def test_an_interrupt_between_rows_fails_the_row_it_hit_and_says_so() -> None:
         assert [event.record.step for event in handle.events] == [0, 1, 2, 3]
 
 
-def test_a_streamer_that_raises_leaves_nothing_in_the_engine(llm: LLM) -> None:
-    class Breaks:
-        def __init__(self, when: int) -> None:
-            self.left = when
-
-        def put(self, value: Any) -> None:
-            self.left -= 1
-            if not self.left:
-                raise OSError("the pipe is closed")
-
-        def end(self) -> None:
-            pass
-
-    for when in (1, 2, 3):  # at the prompt, at the first and at the second token
-        with pytest.raises(OSError, match="the pipe is closed"):
-            llm.generate("hello", steps(6), streamer=Breaks(when))
-        assert not llm.engine.has_work
-
-
 def test_two_threads_share_one_model(llm: LLM) -> None:
     prompts = [f"prompt {number}" for number in range(6)]
     alone = {prompt: llm.generate([prompt], steps(9))[0].token_ids for prompt in prompts}

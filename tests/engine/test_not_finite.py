@@ -16,6 +16,7 @@ from rho_eos.decoding.prediction import Prediction
 from rho_eos.decoding.registry import POLICIES, register_policy
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.scoring import Masked, score
+from rho_eos.text.ask import Ask
 from tests import forks
 from tests.checkpoints import write_checkpoint
 from tests.requests import request as request_for
@@ -55,7 +56,7 @@ def test_a_row_ends_with_a_sentence_and_its_mates_go_on(
     llm: LLM, processor: Any, temperature: float
 ) -> None:
     params = DecodeParams(temperature=temperature, top_k=50, **PARAMS)
-    prompts = [llm.preparer.prepare(f"question {number}", params) for number in range(8)]
+    prompts = llm.preparer.prepare(Ask("question", params, n=8))
     want = llm.engine.finish([llm.engine.submit(request) for request in prompts])
     bad = request_for("bad", prompts[0].canvas.prompt.tolist(), params, processors=(processor,))
     handles = [llm.engine.submit(request) for request in (*prompts[:4], bad, *prompts[4:])]

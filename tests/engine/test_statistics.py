@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rho_eos import LLM, Canvas, DecodeParams, Needs, UserError
+from rho_eos import LLM, Canvas, DecodeParams, Needs
 from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.request import Handle
 from rho_eos.engine.row import Row
@@ -106,29 +106,13 @@ def test_a_request_may_start_from_a_canvas(byte_checkpoint: Path) -> None:
     given = [70, 71, mask, mask, 72, mask, mask, mask]
     for policy in ("fixed", "rho-eos", "daedal"):
         params = DecodeParams(policy=policy, max_new_tokens=24, early_stop=False)
-        [output] = llm.generate(["x"], params, canvas=given)
+        request = Request("", [70], params.replaced(initial_length=8), canvas=given)
+        [output] = llm.run([request])
         assert output.canvas_token_ids[:2] == [70, 71]
         assert 72 in output.canvas_token_ids
         assert mask not in output.canvas_token_ids
         if policy == "fixed":
             assert len(output.canvas_token_ids) == 8 and output.canvas_token_ids[4] == 72
-
-
-@pytest.mark.parametrize(
-    ("canvas", "message"),
-    [
-        ([70, 71], "at least one MASK"),
-        ([], "a non-empty list of integers"),
-        ([2, 9999], "canvas holds 9999"),
-        ([2, "x"], "a non-empty list of integers"),
-        ([2] * 600, "more than the model's context of 512"),
-    ],
-)
-def test_a_canvas_that_cannot_be_started_from_is_refused(
-    byte_checkpoint: Path, canvas: list[Any], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        LLM(str(byte_checkpoint)).generate(["x"], canvas=canvas)
 
 
 def test_eos_is_a_probability_like_the_others() -> None:

@@ -419,12 +419,13 @@ def test_refreshes_of_different_rows_are_spread_over_steps() -> None:
 
 
 def test_a_process_may_set_the_cache_for_requests_that_do_not_say(byte_checkpoint: Any) -> None:
-    llm = LLM(str(byte_checkpoint), cache="window", cache_window=5)
-    unsaid = llm.preparer.prepare("hello", DecodeParams()).params
-    usual = DecodeParams(cache="window").cache_steps
+    llm = LLM(str(byte_checkpoint), defaults={"cache": "window", "cache_window": 5})
+    [unsaid] = [each.params for each in llm.preparer.prepare(Ask("hello"))]
+    usual = DecodeParams().cache_steps
     assert (unsaid.cache, unsaid.cache_window, unsaid.cache_steps) == ("window", 5, usual)
-    said = llm.preparer.prepare("hello", DecodeParams(cache="none")).params
-    assert said.cache == "none"
+    own = DecodeParams(cache="none", cache_window=7)
+    [said] = [each.params for each in llm.preparer.prepare(Ask("hello", own))]
+    assert (said.cache, said.cache_window) == ("none", 7)
     long = DecodeParams(initial_length=96, max_new_tokens=96, policy="fixed")
     usage = llm.generate(["hello"], long)[0].usage
     assert usage.positions_evaluated < usage.positions_exact

@@ -11,6 +11,7 @@ import pytest
 from rho_eos import LLM, DecodeParams
 from rho_eos.base.errors import UserError
 from rho_eos.evals import find_task
+from rho_eos.text.ask import Ask
 from tests.evals.command import Command
 from tests.evals.fixtures import BROKEN, FOLDER
 from tests.support import require_sandbox
@@ -131,10 +132,9 @@ def test_our_tasks_ask_and_grade_as_eval_does(tiny_lm: Any, tmp_path: Path) -> N
         for sample, request in zip(samples, task.instances, strict=True):
             messages = {"messages": ours.messages(sample)}
             params = DecodeParams(initial_length=1)
-            want = tiny_lm.llm.preparer.prepare(
-                messages, params, answer_prefix=ours.answer_prefix
-            ).prompt
-            assert tiny_lm.tok_encode(request.args[0]) == want
+            ask = Ask(messages, params, answer_prefix=ours.answer_prefix)
+            [want] = tiny_lm.llm.preparer.prepare(ask)
+            assert tiny_lm.tok_encode(request.args[0]) == want.prompt
             document = request.doc
             right = float(sample.id not in BROKEN)
             assert task.process_results(document, [ours.gold(sample)]) == {"acc": right}
@@ -221,7 +221,11 @@ def test_builtin_models_are_still_there() -> None:
 
 
 def test_lm_evals_names_mean_ours() -> None:
-    from rho_eos.lm_eval.arguments import decode_params, engine_limits, read_model_args
+    from rho_eos.lm_eval import arguments
+    from rho_eos.lm_eval.arguments import engine_limits, read_model_args
+
+    def decode_params(defaults: Any, given: Any, repeat: int = 0) -> Any:
+        return DecodeParams.from_mapping(arguments.decode_params(defaults, given, repeat))
 
     task = {"until": ["\n", ""], "max_gen_toks": 20, "do_sample": False, "top_p": 0.9}
     assert decode_params({}, task) == DecodeParams(

@@ -14,11 +14,12 @@ from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedTokenizerFa
 from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.engine.preparation import Preparer
 from rho_eos.llm import LLM
 from rho_eos.models import FAMILIES, find_family
 from rho_eos.models.loading import open_checkpoint
 from rho_eos.models.special_tokens import find_special_tokens
+from rho_eos.text.ask import Ask
+from rho_eos.text.preparation import Preparer
 from tests.conftest import DATA
 
 PARITY = DATA / "parity"
@@ -229,9 +230,9 @@ def test_the_context_is_what_the_family_was_trained_on(tmp_path: Path) -> None:
     config = EngineConfig(model=str(folder))
     preparer = Preparer(open_checkpoint(config), config)
     assert preparer.checkpoint.context_length == 2048
-    preparer.prepare([5] * 1000, DecodeParams())
+    preparer.prepare(Ask([5] * 1000))
     with pytest.raises(UserError, match=r"2048 tokens.*more than the model's context of 2048"):
-        preparer.prepare([5] * 2048, DecodeParams())
+        preparer.prepare(Ask([5] * 2048))
     shorter = open_checkpoint(EngineConfig(model=str(PARITY / "dream")))
     assert shorter.context_length == 512
     other = changed(tmp_path, "a2d-qwen2", max_position_embeddings=131072)

@@ -12,10 +12,10 @@ from huggingface_hub import constants
 from huggingface_hub.errors import HTTPError
 
 from rho_eos.config import EngineConfig
-from rho_eos.engine.preparation import Preparer
 from rho_eos.evals.runs.provenance import model_identity
 from rho_eos.models.hub import ask
 from rho_eos.models.loading import open_checkpoint
+from rho_eos.text.preparation import Preparer
 from tests.hub import TOKEN, Hub, Repo
 from tests.models.conftest import GENERATE, MODEL, Run, without_placement
 

@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 import uvicorn
 
-from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.request import Request
 from rho_eos.engine.row import Row
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.run import listen, uvicorn_config
 from rho_eos.server.service import Service
-from tests.requests import request as request_for
+from rho_eos.text.ask import Ask, Request
+from rho_eos.text.preparation import decide, seeded
 from tests.scripted import SPECIAL, Script, ScriptedRunner, decode, encode, engine_of
 from tests.support import wait_until
 
@@ -52,14 +52,14 @@ class ControlledRunner(ScriptedRunner):
 class BytePreparer:
     """As much of `Preparer` as a server touches; a prompt is its bytes."""
 
-    def prepare(
-        self, prompt: Any, params: DecodeParams, *, id: str = "", **_unused: Any
-    ) -> Request:
+    def prepare(self, ask: Ask) -> list[Request]:
+        prompt: Any = ask.prompt
         if "messages" in prompt:
             text = "\n".join(message["content"] for message in prompt["messages"])
         else:
             text = prompt["prompt"]
-        return request_for(id, encode(text), params)
+        samples = seeded(decide(ask, SPECIAL), ask.n)
+        return [Request(ask.id, encode(text), params) for params in samples]
 
 
 class ScriptedLLM:
@@ -68,7 +68,7 @@ class ScriptedLLM:
     def __init__(self, runner: ScriptedRunner, max_rows: int = 32) -> None:
         self.engine = engine_of(runner, max_rows=max_rows)
         self.preparer = BytePreparer()
-        self.config = SimpleNamespace(model=MODEL, request_defaults=dict)
+        self.config = SimpleNamespace(model=MODEL, defaults={})
         self.special = SPECIAL
         self.context_length = CONTEXT
 

@@ -18,7 +18,6 @@ from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.service import Service
 from tests.scripted import says
-from tests.server.clients import hammering
 from tests.server.conftest import MODEL, Process, start_server
 from tests.server.scripted_server import (
     ControlledRunner,

@@ -130,7 +130,7 @@ def test_an_embedded_model_comes_with_problems_of_all_its_tasks(model: str) -> N
         SimpleNamespace(  # type: ignore[arg-type]
             llm=SimpleNamespace(
                 context_length=1024,
-                config=EngineConfig(model=model, cache="window"),
+                config=EngineConfig(model=model, defaults={"cache": "window"}),
                 special=SPECIAL,
             ),
             model=model,

@@ -19,14 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from rho_eos import LLM, DecodeParams
+from rho_eos import LLM
 from rho_eos.decoding.canvas import Canvas, Positions
-from rho_eos.engine.request import LogitsProcessor
+from rho_eos.decoding.policy import Positions
 from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
-from rho_eos.server.json_form import Form, Spelling
-from rho_eos.server.json_schema import Property, read_schema
 from rho_eos.server.service import Service
+from rho_eos.text.json_schema import Property
 from tests.server.conftest import MODEL, Process
 
 MESSAGES: list[Any] = [{"role": "user", "content": "Who is it?"}]
@@ -214,18 +213,8 @@ class Wants:
 
 
 def filled(llm: LLM, schema: dict[str, Any], *texts: str, **params: Any) -> Any:
-    spelling = Spelling(llm.tokenizer, llm.special, llm.checkpoint.config.vocab_size)
-    form = Form(read_schema(schema), spelling, 8)
-    processors: list[LogitsProcessor] = [Wants(llm, *texts), *form.processors]
-    request = llm.preparer.prepare(
-        {"messages": MESSAGES},
-        DecodeParams(**{"policy": "fixed", **params}),
-        template=form.template,
-        processors=processors,
-        sized=form.sized,
-        write=form.write,
-    )
-    [output] = llm.engine.finish([llm.engine.submit(request)])
+    wants, how = Wants(llm, *texts), {"policy": "fixed", **params}
+    [output] = llm.generate([MESSAGES], how, schema=schema, processors=[wants])
     return checked(output.text, schema)
 
 
@@ -262,18 +251,7 @@ def test_a_short_number_in_a_long_gap_and_one_that_is_none(llm: LLM) -> None:
 def test_gaps_of_enumerations_are_not_measured(llm: LLM) -> None:
     """`cal` tries lengths for the others only: a form of choices starts writing at once."""
     schema = flat(a={"type": "boolean"}, b={"enum": ["x", "yy"]})
-    spelling = Spelling(llm.tokenizer, llm.special, llm.checkpoint.config.vocab_size)
-    form = Form(read_schema(schema), spelling, 8)
-    params = DecodeParams(policy="cal", evidence="suffix", trace=True)
-    request = llm.preparer.prepare(
-        {"messages": MESSAGES},
-        params,
-        template=form.template,
-        processors=form.processors,
-        sized=form.sized,
-        write=form.write,
-    )
-    [output] = llm.engine.finish([llm.engine.submit(request)])
+    output = llm.chat(MESSAGES, policy="cal", evidence="suffix", trace=True, schema=schema)
     checked(output.text, schema)
     assert output.usage.expansions == output.usage.contractions == 0
     assert all(record.committed for record in output.trace)

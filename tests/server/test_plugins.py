@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.clients import events
 from tests import forks
+from tests.server.clients import events
 from tests.server.conftest import MODEL, Process
 from tests.server.plugin import PLUGIN
 

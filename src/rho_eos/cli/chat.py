@@ -1,16 +1,14 @@
 """`rho-eos chat`: a conversation in the terminal, with line editing, history and commands."""
 
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from rho_eos.base.errors import UserError
+from rho_eos.cli.line_editing import line_editing, read_line
+from rho_eos.decoding.params import DecodeParams, merged
+from rho_eos.decoding.schema import from_words, parameters
 from rho_eos.views.announced import load, remark_on
-
-HISTORY_LINES = 1000
 
 
 def chat(engine_options: dict[str, Any], decode_options: dict[str, Any]) -> int:
@@ -19,16 +17,15 @@ def chat(engine_options: dict[str, Any], decode_options: dict[str, Any]) -> int:
     /help lists what can be asked of the conversation itself. Arrow keys edit the line and bring
     back earlier ones.
     """
-    from rho_eos.decoding.params import DecodeParams
-
     DecodeParams.from_mapping(decode_options)  # a bad option is an error before the model is loaded
     llm = load(engine_options)
     if llm.tokenizer is None:
         raise UserError("this model has no tokenizer, so it cannot chat")
     conversation = Conversation(llm, decode_options)
-    with _line_editing():
-        conversation.greet()
-        while (line := _read_turn()) is not None and conversation.take(line):
+    with line_editing(_words, _complain):
+        if sys.stdin.isatty():
+            conversation.say(f"{llm.config.model} · {conversation.params.policy} · /help, /exit")
+        while (line := read_line()) is not None and conversation.take(line):
             pass
     return 0
 
@@ -45,10 +42,6 @@ class Conversation:
         self.console = Console(highlight=False)
         self._remarks: set[str] = set()  # each is made once
 
-    def greet(self) -> None:
-        if sys.stdin.isatty():
-            self._say(f"{self.llm.config.model} · {self._params().policy} · /help, /exit")
-
     def take(self, line: str) -> bool:
         """Answer a line, or do what it asks for. False: this was the last one."""
         if not line.startswith("/"):
@@ -57,58 +50,50 @@ class Conversation:
             return True
         word, *values = line.split()
         command = COMMANDS.get(word)
-        if command is None:
+        try:
+            if command is not None:
+                return command(self, values) is not False
             _complain(
                 f"there is no {word}; /help lists what there is, and a line that begins with "
                 "a blank is said to the model"
             )
-            return True
-        try:
-            return command(self, values) is not False
         except UserError as error:
             _complain(str(error))
-            return True
+        return True
 
     def help(self, _: list[str]) -> None:
         """this list"""
         for word, command in COMMANDS.items():
-            self._say(f"{USAGE.get(word, word):<18} {command.__doc__}")
+            self.say(f"{USAGE.get(word, word):<18} {command.__doc__}")
 
     def set(self, words: list[str]) -> None:
         """a parameter of decoding, as on the command line; without a value: what it is now"""
-        from rho_eos.base.settings import from_word
-        from rho_eos.decoding.params import DecodeParams, merged
-        from rho_eos.decoding.registry import find_policy, policy_of
-
         if not words:
             given = ", ".join(f"{name} {value}" for name, value in self.options.items())
-            self._say(given or f"nothing was set: {self._params().policy} with its defaults")
+            self.say(given or f"nothing was set: {self.params.policy} with its defaults")
             return
         name, value = words[0].replace("-", "_"), " ".join(words[1:])
-        fields = type(self._params()).model_fields
-        if name == "policy" and value:
-            fields = find_policy(policy_of({"policy": value})).Params.model_fields
-        if name in fields and value:
-            options = merged(self.options, {name: from_word(name, fields[name], value)})
+        if value:
+            given = from_words({**self.options, name: value})[name]
+            options = merged(self.options, {name: given})
             DecodeParams.from_mapping(options)
             self.options = options
-        elif name not in fields:
+        elif name not in type(self.params).model_fields:
             DecodeParams.from_mapping(self.options | {name: value})  # it says what is wrong
-        self._say(f"{name} is {getattr(self._params(), name)}")
+        self.say(f"{name} is {getattr(self.params, name)}")
 
     def reset(self, _: list[str]) -> None:
         """forget the conversation"""
         turns = len(self.messages) // 2
         self.messages.clear()
-        self._say(f"forgotten: {turns} turn{'' if turns == 1 else 's'}")
+        self.say(f"forgotten: {turns} turn{'' if turns == 1 else 's'}")
 
     def exit(self, _: list[str]) -> bool:
         """leave; Ctrl-D does too"""
         return False
 
-    def _params(self) -> Any:
-        from rho_eos.decoding.params import DecodeParams
-
+    @property
+    def params(self) -> Any:
         return DecodeParams.from_mapping(self.options)
 
     def _answer(self, text: str) -> None:
@@ -116,12 +101,12 @@ class Conversation:
         self.messages.append({"role": "user", "content": text})
         remark_on(self.llm.config.model, self.messages, self._remarks)
         try:
-            for event in self.llm.stream({"messages": self.messages}, self._params()):
+            for event in self.llm.stream({"messages": self.messages}, self.options):
                 self.console.print(event.delta, end="", markup=False, soft_wrap=True)
                 if event.output is not None:
                     usage = event.output.usage
                     self.console.print()
-                    self._say(
+                    self.say(
                         f"L {usage.n_token} · {usage.nfe} steps · "
                         f"{usage.expansions} expansions, {usage.contractions} contractions"
                     )
@@ -132,9 +117,9 @@ class Conversation:
         except KeyboardInterrupt:
             self.messages.pop()
             self.console.print()
-            self._say("(stopped)")
+            self.say("(stopped)")
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         self.console.print(text, style="dim", markup=False, soft_wrap=True)
 
 
@@ -152,60 +137,8 @@ def _complain(text: str) -> None:
     print(f"rho-eos: {text}", file=sys.stderr, flush=True)
 
 
-def _read_turn() -> str | None:
-    """The next line; None at the end of the input. Ctrl-C gives up the line, not the talk."""
-    while True:
-        try:
-            return input("› " if sys.stdin.isatty() else "").rstrip()
-        except EOFError:
-            return None
-        except KeyboardInterrupt:
-            if not sys.stdin.isatty():
-                raise
-            print()
-
-
-@contextmanager
-def _line_editing() -> Iterator[None]:
-    """Arrow keys, Ctrl-R and Tab on a terminal, and the lines of earlier talks."""
-    try:
-        import readline
-    except ModuleNotFoundError:  # not every system has it: then lines are typed plainly
-        yield
-        return
-    if not sys.stdin.isatty():
-        yield
-        return
-    path = _history_file()
-    readline.set_completer_delims(" ")
-    readline.set_completer(_complete)
-    readline.parse_and_bind("tab: complete")
-    readline.set_history_length(HISTORY_LINES)
-    with suppress(OSError):  # there is none yet, or it cannot be read: the talk begins without
-        readline.read_history_file(path)
-    try:
-        yield
-    finally:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            readline.write_history_file(path)
-            path.chmod(0o600)
-        except OSError as error:
-            _complain(f"the history was not kept: {error}")
-
-
-def _history_file() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "rho-eos" / "chat_history"
-
-
-def _complete(text: str, state: int) -> str | None:
-    """Commands, and after /set the parameters."""
-    import readline
-
-    from rho_eos.decoding.schema import parameters
-
-    line = readline.get_line_buffer()
-    words = list(parameters()) if line.startswith("/set ") else list(COMMANDS)
-    found = [word for word in words if word.startswith(text)] if line.startswith("/") else []
-    return found[state] if state < len(found) else None
+def _words(line: str) -> list[str]:
+    """What Tab offers: commands, and after /set the parameters."""
+    if not line.startswith("/"):
+        return []
+    return list(parameters() if line.startswith("/set ") else COMMANDS)

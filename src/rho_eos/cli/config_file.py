@@ -1,15 +1,15 @@
 """`--config file.yaml`: options of a command from a file. What stands on the command line wins."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rho_eos.base.errors import UserError
+from rho_eos.cli.settings import Command, dressed
 
-Command = Callable[..., Any]
 _FLAG = "--config"
 
 
@@ -35,12 +35,7 @@ def with_config(command: Command) -> Command:
             ),
         ],
     )
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), option]
-    )
-    run.__name__ = command.__name__
-    run.__doc__ = command.__doc__
-    return run
+    return dressed(run, command, [*own, option])
 
 
 def plugins_of_config(words: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Command-line options made from the classes that check them, so that no command repeats them."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -11,8 +11,7 @@ from rho_eos.base.errors import UserError
 from rho_eos.base.settings import Settings, choices, from_word, item_of, kinds
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.registry import policies
-from rho_eos.decoding.schema import from_words, parameters
+from rho_eos.decoding.schema import AXES, choices_of, from_words, parameters
 from rho_eos.server.config import ServerConfig
 
 _PANELS = {
@@ -20,6 +19,8 @@ _PANELS = {
     EngineConfig: "Model and machine",
     ServerConfig: "Server",
 }
+
+_AXIS_PANELS = {"policy": "Length policy", "commit": "Commit rule", "cache": "Cache"}
 
 Command = Callable[..., Any]
 
@@ -36,53 +37,60 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
 
         def run(**values: Any) -> Any:
             given = [_given(cls, values) for cls in classes]
-            if DecodeParams in classes and EngineConfig in classes:
-                for name in DecodeParams.model_fields:
-                    given[classes.index(EngineConfig)].pop(name, None)
+            if DecodeParams not in classes and EngineConfig in classes:
+                usual = from_words(
+                    {name: values[name] for name in _usual() if values[name] is not None}
+                )
+                given[classes.index(EngineConfig)] |= {"defaults": usual} if usual else {}
             return command(*given, **{p.name: values[p.name] for p in own})
 
-        # A process's default for a request's parameter is not asked for where the request is.
-        named: dict[str, inspect.Parameter] = {}
-        for cls in classes:
-            for option in _options(cls):
-                named.pop(option.name, None)
-                named[option.name] = option
+        named = {option.name: option for cls in classes for option in _options(cls)}
+        if DecodeParams not in classes and EngineConfig in classes:
+            shared = [each for each in _options(DecodeParams) if each.name in _usual()]
+            named |= {option.name: option for option in shared}
         for option in own:
             _check_not_taken(option.name, command.__name__, named)
-        settings = list(named.values())
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + settings
-        )
-        run.__name__ = command.__name__
-        run.__doc__ = command.__doc__
-        return run
+        return dressed(run, command, [*own, *named.values()])
 
     return decorate
+
+
+def dressed(run: Command, command: Command, options: Sequence[inspect.Parameter]) -> Command:
+    """`run` in place of `command`, with these options."""
+    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
+    run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+def _usual() -> list[str]:
+    """The parameters that a process may set for requests that do not say: those of the cache."""
+    owned = {each.name: each.axis for each in parameters().values()}
+    return [name for name, axis in owned.items() if name == "cache" or axis == "cache"]
 
 
 def _check_not_taken(name: str, command: str, settings: Mapping[str, inspect.Parameter]) -> None:
     """A policy from outside may have any parameters but those that a command has already."""
     if name in settings:
-        [policy, *_] = parameters()[name].policies
+        owner = next(iter(parameters()[name].owners))
         raise UserError(
-            f"policy {policy} has a parameter {name!r}, which is an option of `{command}` already"
+            f"{owner} has a parameter {name!r}, which is an option of `{command}` already"
         )
 
 
 def _options(cls: type[Settings]) -> list[inspect.Parameter]:
     if cls is not DecodeParams:
         fields = cls.model_fields
-        return [_option(name, field, _PANELS[cls]) for name, field in fields.items()]
+        shown = {name: field for name, field in fields.items() if name != "defaults"}
+        return [_option(name, field, _PANELS[cls]) for name, field in shown.items()]
     options = []
     for parameter in parameters().values():
         name, field, help = parameter.name, parameter.field, parameter.help
-        if name == "policy":
-            help = f"{help}: {', '.join(policies())}"
-        panel = _PANELS[cls]
-        if not parameter.common:
-            panel = "Parameters of policies"
-            if len(parameter.policies) < len(policies()):
-                help = f"{help} ({', '.join(parameter.policies)})"
+        if name in AXES:
+            help = f"{help}: {', '.join(choices_of(name))}"
+        panel = _PANELS[cls] if parameter.axis is None else _AXIS_PANELS[parameter.axis]
+        if parameter.axis is not None and not parameter.everywhere:
+            help = f"{help} ({', '.join(parameter.owners)})"
         options.append(_option(name, field, panel, help))
     return options
 
@@ -120,7 +128,7 @@ def _given(cls: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: from_word(name, field, value) if isinstance(value, str | list) else value
         for name, field in cls.model_fields.items()
-        if (value := values[name]) is not None
+        if (value := values.get(name)) is not None
     }
 
 

@@ -1,31 +1,22 @@
 """`rho-eos watch`: the canvas while it denoises, grows and shrinks."""
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rho_eos.base.outputs import Output, StepRecord
-from rho_eos.decoding.registry import find_policy
-from rho_eos.engine.replay import Cell, Replay
-from rho_eos.engine.request import StepEvent
-from rho_eos.views.announced import load, remark_on
-from rho_eos.views.narration import explain
+from rho_eos.cli.asking import Raw, Suffix, prepared
 
-GAUGE = 40  # at least; a wider terminal has a wider one
-FRAME = 4  # columns of a panel beside what is in it
-_MASK, _EOS = "░", "·"
+if TYPE_CHECKING:
+    from rho_eos.views.screen import Screen
 
 
 def watch(
     engine_options: dict[str, Any],
     decode_options: dict[str, Any],
     prompt: Annotated[str, typer.Argument(help="The prompt.")],
-    raw: Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")] = False,
-    suffix: Annotated[
-        str | None,
-        typer.Option(help="Fill the gap between the prompt, taken as it is, and this text."),
-    ] = None,
+    raw: Raw = False,
+    suffix: Suffix = None,
     delay: Annotated[float, typer.Option(help="Seconds to pause after each step.")] = 0.1,
 ) -> int:
     """Watch the canvas denoise: tokens by confidence, MASKs, ρ and the length as they change.
@@ -36,19 +27,16 @@ def watch(
     """
     from rich.console import Console
 
-    from rho_eos.decoding.params import DecodeParams
-    from rho_eos.text.infilling import default_policy
+    from rho_eos.engine.request import Detail
+    from rho_eos.text.ask import Ask
+    from rho_eos.views.screen import Screen, closing_line, plain_line
 
-    if not suffix or "policy" in decode_options:
-        DecodeParams.from_mapping(decode_options)  # a bad option, before a model is loaded
-    llm = load(engine_options)
-    if suffix:
-        decode_options = default_policy(decode_options, llm.special)
-    params = DecodeParams.from_mapping(decode_options)
+    ask = Ask(prompt, decode_options, raw=raw, suffix=suffix)
+    [request], loaded = prepared(engine_options, ask)
+    llm = loaded()
     console = Console(highlight=False)
-    remark_on(llm.config.model, prompt, beside=suffix)
-    events = llm.stream(prompt, params, raw=raw, suffix=suffix)
-    screen = Screen(llm, params)
+    events = llm.engine.follow(llm.engine.submit(request, Detail.STEPS))
+    screen = Screen(llm, request)
     if console.is_terminal:
         _live(console, screen, events, delay)
     else:
@@ -70,149 +58,3 @@ def _live(console: Any, screen: "Screen", events: Any, delay: float) -> None:
             screen.show(event)
             live.update(screen.render(console.width, console.height), refresh=True)
             time.sleep(delay)
-
-
-def plain_line(record: StepRecord) -> str:
-    """What a step did, for logs and pipes; what it found out, in a line below."""
-    rho = "  – " if record.rho is None else f"{record.rho:.2f}"
-    change = f"{record.action} {record.change:+d}" if record.change else record.action
-    return (
-        f"step {record.step + 1:3d}  L {record.length:4d}  MASKs {record.masks:4d}  "
-        f"ρ {rho}  {change:<13} {len(record.committed):3d} committed  "
-        f"{record.computed:5d} of {record.exact:5d} positions"
-        + (f"\n          {record.note}" if record.note else "")
-    )
-
-
-def closing_line(output: Output) -> str:
-    usage = output.usage
-    positions = f"{usage.positions_evaluated:,} positions evaluated"
-    if usage.positions_evaluated < usage.positions_exact:
-        positions += f", {usage.positions_exact:,} without the cache ({usage.refreshes} refreshes)"
-    return (
-        f"{output.finish_reason} · {usage.e_token} of {usage.n_token} positions used "
-        f"({usage.e_ratio:.0%}) · {usage.nfe} forwards · {positions} "
-        f"· {usage.expansions} expansions, {usage.contractions} contractions"
-    )
-
-
-class Screen:
-    """The picture after each step: a header, the gauge of ρ, and the canvas."""
-
-    def __init__(self, llm: Any, params: Any) -> None:
-        self.llm = llm
-        self.params = params
-        self.replay = Replay(params.first_length)
-        self.record: StepRecord | None = None
-        self.computed = self.exact = 0  # positions, of all forwards so far
-        self.output: Output | None = None
-
-    def show(self, event: StepEvent) -> None:
-        self.replay.apply(event.record)
-        self.record = event.record
-        self.computed += event.record.computed
-        self.exact += event.record.exact
-        self.output = event.output
-
-    def render(self, width: int, height: int) -> Any:
-        """All of the terminal's width, and no more than its height."""
-        from rich.console import Group
-        from rich.panel import Panel
-
-        assert self.record is not None
-        name = find_policy(self.params.policy).title or self.params.policy
-        title = f"{name} · step {self.record.step + 1}"
-        inside = max(1, width - FRAME)
-        body = Group(
-            self._header(),
-            self._gauge(inside),
-            self._why(),
-            "",
-            self._canvas(inside, max(4, height - 9)),
-        )
-        return Panel(body, title=title, title_align="left", width=width)
-
-    def _header(self) -> Any:
-        from rich.text import Text
-
-        assert self.record is not None
-        arrow = {"expand": "▲", "insert": "▲", "close": "▲", "contract": "▼"}
-        mark = arrow.get(self.record.action, " ")
-        change = (
-            f"{mark} {self.record.action} {self.record.change:+d}" if self.record.change else ""
-        )
-        masks = sum(cell.token is None for cell in self.replay.cells)
-        return Text(
-            f"L {len(self.replay.cells):4d}   MASKs {masks:4d}   "
-            f"committed {len(self.record.committed):3d}   {change:<13}{self._saved()}"
-        )
-
-    def _saved(self) -> str:
-        """The share of positions that all forwards so far computed, where that is not all."""
-        share = self.computed / max(1, self.exact)
-        return "" if self.computed == self.exact else f"   computed {share:.0%}"
-
-    def _gauge(self, width: int) -> Any:
-        """ρ from 0 to 1, the equilibrium region shaded."""
-        from rich.text import Text
-
-        assert self.record is not None
-        region = self.params.region
-        low, high = region if region is not None else (2.0, 2.0)  # nowhere
-        rho = self.record.rho
-        before, behind = "ρ 0 ", " 1   " + ("–" if rho is None else f"{rho:.2f}")
-        ticks = max(2, width // 2, min(GAUGE, width - len(before) - len(" 1   0.00")))
-        at = None if rho is None else round(rho * (ticks - 1))
-        bar = Text(before)
-        for tick in range(ticks):
-            inside = low <= tick / (ticks - 1) <= high
-            if tick == at:
-                bar.append("█", style="bold green" if inside else "bold red")
-            else:
-                bar.append("▒" if inside else "─", style="green" if inside else "dim")
-        bar.append(behind)
-        return bar
-
-    def _why(self) -> Any:
-        """What the policy says of its step."""
-        from rich.text import Text
-
-        assert self.record is not None
-        return Text(explain(self.params, self.record), style="dim")
-
-    def _canvas(self, width: int, lines: int) -> Any:
-        """The tokens in reading order; only as many as the terminal has room for."""
-        from rich.text import Text
-
-        text = Text(no_wrap=False)
-        for cell in self.replay.cells:
-            text.append(*self._styled(cell))
-        wrapped = list(text.wrap(_plain_console(), width))
-        if len(wrapped) > lines:
-            more = Text(f"… {len(wrapped) - lines + 1} more lines", style="dim")
-            wrapped = [*wrapped[: lines - 1], more]
-        return Text("\n").join(wrapped)
-
-    def _styled(self, cell: Cell) -> tuple[str, str]:
-        if cell.token is None:
-            return _MASK, "dim"
-        if cell.token in self.llm.special.ends:
-            return _EOS, "dim blue"
-        text = self.llm.tokenizer.decode([cell.token]) if self.llm.tokenizer else f"{cell.token} "
-        text = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in text)
-        if self.record is not None and cell.step == self.record.step:
-            return text, "reverse"
-        return text, confidence_style(cell.confidence)
-
-
-def confidence_style(confidence: float) -> str:
-    """Certain tokens are plain, doubtful ones stand out."""
-    if confidence > 0.9:
-        return "green"
-    return "yellow" if confidence > 0.5 else "red"
-
-
-def _plain_console() -> Any:
-    from rich.console import Console
-
-    return Console(width=80)

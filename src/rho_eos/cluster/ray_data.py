@@ -33,11 +33,12 @@ from rho_eos.cluster.attempts import Attempts
 from rho_eos.config import EngineConfig
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.errors import RequestFailedError
-from rho_eos.engine.preparation import Preparer
-from rho_eos.engine.request import Request
+from rho_eos.engine.generation import Generation
 from rho_eos.evals.runs.sources import Answers, Job, request_of
 from rho_eos.models.loading import choose_device, open_checkpoint
 from rho_eos.models.precision import choices_of_precision, name_of, stored_dtype
+from rho_eos.text.ask import Request
+from rho_eos.text.preparation import Preparer
 
 MOST_BLOCKS = 4096  # Ray keeps books on every block
 RETRIES = 5  # of a request whose actor died: one that kills its machine must not do so for ever
@@ -79,13 +80,10 @@ class EngineActor:
             reason = f"the actor died {attempt - 1} times while it was decoded"
             return Output(request.id, "", FinishReason.ERROR, error=reason)
         try:
-            with self._engine.submit([request]) as call:
-                async for _, event in call:
-                    if event.output is not None:
-                        return event.output
+            with self._engine.submit(Generation([request])) as generation:
+                return (await generation.finish())[0]
         except RequestFailedError as error:
             return Output(request.id, "", FinishReason.ERROR, error=str(error))
-        raise AssertionError("a request ends with an output")
 
 
 @dataclass(frozen=True, slots=True)

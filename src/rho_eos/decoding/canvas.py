@@ -78,10 +78,16 @@ class Canvas:
     ) -> "Canvas":
         """A new one from lists of token ids; a number of cells are so many MASKs."""
         cells = [special.mask] * cells if isinstance(cells, int) else cells
-        ids = [np.array(part, dtype=np.int64) for part in (cells, prompt, suffix)]
         own = None if gaps is None else np.array(gaps, dtype=np.int64)
-        count = 1 if own is None else int(own.max(initial=0)) + 1
-        return cls(ids[0], special, *ids[1:], own, count, frozenset(sized))
+        return cls(
+            np.array(cells, dtype=np.int64),
+            special,
+            prompt=np.array(prompt, dtype=np.int64),
+            suffix=np.array(suffix, dtype=np.int64),
+            gaps=own,
+            gap_count=1 if own is None else int(own.max(initial=0)) + 1,
+            sized=frozenset(sized),
+        )
 
     # ── what stands where ────────────────────────────────────────────────────────────────────
 
@@ -108,6 +114,16 @@ class Canvas:
     def own_length(self) -> int:
         """How many cells were not given."""
         return self.length - int(np.count_nonzero(self.given))
+
+    @property
+    def given_length(self) -> int:
+        """How many positions of the row were given: prompt, suffix, and what stands between."""
+        return self.row_length - self.own_length
+
+    @property
+    def between(self) -> dict[int, int]:
+        """The given tokens among the cells, by position."""
+        return {int(at): int(self.cells[at]) for at in np.flatnonzero(self.given)}
 
     def behind(self, count: int) -> int:
         """The position behind the first `count` cells that were not given."""

@@ -237,12 +237,6 @@ def check_samples(n: Any) -> None:
         raise UserError.of("n", n, f"an integer from 1 to {MOST_SAMPLES}")
 
 
-def seeded(params: DecodeParams, n: Any) -> list[DecodeParams]:
-    """Those of n samples of one prompt: the i-th has seed + i, whatever it shares a batch with."""
-    check_samples(n)
-    return [params.replaced(seed=params.seed + offset) for offset in range(n)]
-
-
 def merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """A request's own parameters over defaults that were given for many requests.
 

@@ -27,8 +27,18 @@ class Parameter:
     owners: Mapping[str, FieldInfo]  # by what they are called in help texts and sentences
 
     @property
-    def common(self) -> bool:
-        return self.name in DecodeParams.model_fields
+    def axis(self) -> str | None:
+        """Whose it is: `policy`, `commit` or `cache`. None: every request's."""
+        if self.name in DecodeParams.model_fields:
+            return None
+        words = {owner.partition(" ")[0] for owner in self.owners}
+        return next((axis for axis in ("commit", "cache") if axis in words), "policy")
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether all of its axis have it."""
+        own = [owner for owner in self.owners if owner.startswith(f"{self.axis} ")]
+        return len(own) == len(parts()[self.axis or "policy"])
 
     @property
     def help(self) -> str:
@@ -54,7 +64,7 @@ def parameters() -> Mapping[str, Parameter]:
     owners: dict[str, dict[str, FieldInfo]] = {}
     for axis, known in parts().items():
         for name, part in known.items():
-            label = name if axis == "policy" else f"{axis} {name}"
+            label = f"{axis} {name}"
             for parameter, field in part.Params.model_fields.items():
                 fields.setdefault(parameter, field)
                 owners.setdefault(parameter, {})[label] = field

@@ -1,7 +1,7 @@
 """The engine in a thread of its own, asyncio on this side of it.
 
     submit  →  commands (thread-safe queue)  →  worker: obey commands, engine.step()
-    events  ←  asyncio queues, one per call  ←  handles with news, loop.call_soon_threadsafe
+    events  ←  asyncio queues, one per generation  ←  handles with news, loop.call_soon_threadsafe
 
 A request that fails is told so by its handle, and the worker goes on with the others. A worker that
 ends for any other reason fails everything in flight and everything that comes later. In both cases
@@ -12,13 +12,13 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
-from rho_eos.engine.calls import Call
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.errors import EngineError, QueueFullError, UnavailableError
-from rho_eos.engine.request import Detail, Handle, Request, StepEvent
+from rho_eos.engine.generation import Generation
+from rho_eos.engine.request import Detail, Handle, StepEvent
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class AsyncEngine:
         self._engine = engine
         self._capacity = engine.scheduler.max_rows + max_waiting
         self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._open: dict[Handle, tuple[Call, int]] = {}  # not done yet; the loop's own
+        self._open: dict[Handle, tuple[Generation, int]] = {}  # not done yet; the loop's own
         self._news: list[Handle] = []  # with which something was filed in this step; the worker's
         self._accepting = False
         self._thread: threading.Thread | None = None
@@ -68,29 +68,29 @@ class AsyncEngine:
 
     def submit(
         self,
-        requests: Sequence[Request],
+        generation: Generation,
         detail: Detail = Detail.OUTPUT,
         seconds: float | None = None,
-    ) -> Call:
-        """Queue requests together: all of them, or none if there is no room for all."""
+    ) -> Generation:
+        """Queue its requests together: all of them, or none if there is no room for all."""
         if not self.alive:
             raise UnavailableError("the engine's worker is not running")
         if not self._accepting:
             raise UnavailableError("the server is shutting down and takes no new requests")
-        if len(self._open) + len(requests) > self._capacity:
+        if len(self._open) + len(generation.requests) > self._capacity:
             raise QueueFullError(f"{len(self._open)} requests are in flight; the queue is full")
-        deadline = None if seconds is None else self._loop.time() + seconds
-        call = Call(len(requests), self.withdraw, deadline)
-        for index, request in enumerate(requests):
+        generation.deadline = None if seconds is None else self._loop.time() + seconds
+        generation.withdraw = self.withdraw
+        for index, request in enumerate(generation.requests):
             handle = Handle(request, detail, notify=self._news.append)
-            self._open[handle] = call, index
+            self._open[handle] = generation, index
             self._commands.put(partial(self._engine.admit, handle))
         self._idle.clear()
-        return call
+        return generation
 
-    def withdraw(self, call: Call) -> None:
-        """Cancel what is left of a call; it leaves the engine before the next forward."""
-        for handle in [handle for handle, (owner, _) in self._open.items() if owner is call]:
+    def withdraw(self, generation: Generation) -> None:
+        """Cancel what is left of it; that leaves the engine before the next forward."""
+        for handle in [each for each, (owner, _) in self._open.items() if owner is generation]:
             self._close(handle)
             self._commands.put(partial(self._engine.cancel, handle))
 
@@ -115,11 +115,11 @@ class AsyncEngine:
         for handle, events, error in news:
             if handle not in self._open:
                 continue  # withdrawn meanwhile
-            call, index = self._open[handle]
+            generation, index = self._open[handle]
             for event in events:
-                call.push((index, event))
+                generation.push((index, event))
             if error is not None:
-                call.push(error)
+                generation.push(error)
             if error is not None or any(event.output for event in events):
                 self._close(handle)
 

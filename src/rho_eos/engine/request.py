@@ -9,38 +9,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, Protocol
 
 from rho_eos.base.outputs import Output, StepRecord, TokenLogprob
-from rho_eos.decoding.canvas import Canvas, Positions
-from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.errors import EngineError
+from rho_eos.text.ask import Request as Request
 
 Detokenize = Callable[[list[int]], str]
-
-
-class LogitsProcessor(Protocol):
-    """Changes the logits of one request before anything is read from them."""
-
-    def __call__(self, canvas: Canvas, positions: Positions, logits: Any) -> Any:
-        """(n, vocabulary) logits at `positions` of the canvas; returns the same, changed or new.
-
-        It is called with one part of the positions after the other.
-        """
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Request:
-    """What is to be decoded, ready for an engine: a canvas of token ids and checked parameters."""
-
-    id: str
-    canvas: Canvas
-    params: DecodeParams
-    #: The texts around the gaps, one more than there are: the output's text is the filled whole.
-    texts: tuple[str, ...] = ()
-    #: Makes the text of what fills the gaps, where that is not just the filled whole.
-    write: Callable[[list[str]], str] | None = None
-    processors: tuple[LogitsProcessor, ...] = ()
 
 
 class Detail(Enum):

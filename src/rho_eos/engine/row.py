@@ -333,7 +333,7 @@ class Row:
         filled = canvas.filled[~canvas.given]
         not_eos = np.flatnonzero(filled != self.special.eos)
         return Usage(
-            prompt_tokens=canvas.row_length - canvas.own_length,
+            prompt_tokens=canvas.given_length,
             n_token=len(filled),
             e_token=int(not_eos[-1]) + 1 if len(not_eos) else 0,
             nfe=canvas.step,

@@ -15,16 +15,16 @@ from typing import Any
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.params import DecodeParams, merged, seeded
-from rho_eos.decoding.registry import find_policy
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.schema import from_words
 from rho_eos.engine.engine import Engine
-from rho_eos.engine.preparation import Preparer
-from rho_eos.engine.request import Handle, Request
+from rho_eos.engine.request import Handle
 from rho_eos.files.jsonl import Line, ResultFile
 from rho_eos.files.rows import Row, is_words, read_rows
 from rho_eos.files.traces import trace_lines
-from rho_eos.text.infilling import Given, default_policy, stands_before_text
+from rho_eos.text.ask import Ask, Request
+from rho_eos.text.infilling import Given
+from rho_eos.text.preparation import Preparer, decide, sample_ids, seeded
 
 PROMPT_KEYS = ("prompt", "messages", "prompt_token_ids")
 #: How the lines of results begin, by which a file of ours is known.
@@ -46,6 +46,7 @@ class Item:
     params: DecodeParams
     suffix: Given | None = None
     template: Given | None = None
+    schema: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ class Bulk:
     def made_from(self, item: Item) -> Line:
         """What a line of the results says about where it comes from."""
         gaps = item.suffix is not None or item.template is not None
-        around = [item.suffix, item.template] if gaps else []
+        around: list[Any] = [item.suffix, item.template] if gaps else []
+        around += [] if item.schema is None else [item.schema]
         asked = [item.prompt, self.raw, *around]
         prompt = json.dumps(asked, sort_keys=True, ensure_ascii=False)
         return {
@@ -117,13 +119,16 @@ class Bulk:
             if item.id in skip:
                 continue
             try:
-                request = preparer.prepare(
-                    item.prompt or None,
-                    item.params,
-                    id=item.id,
-                    raw=self.raw,
-                    suffix=item.suffix,
-                    template=item.template,
+                [request] = preparer.prepare(
+                    Ask(
+                        item.prompt or None,
+                        item.params,
+                        id=item.id,
+                        raw=self.raw,
+                        suffix=item.suffix,
+                        template=item.template,
+                        schema=item.schema,
+                    )
                 )
             except Exception as error:
                 complain(_complaint(item.where, error))
@@ -169,30 +174,18 @@ class Bulk:
             raise UserError(f"id is {id!r}, but takes a text or a number")
         prompt = {key: line.pop(key) for key in PROMPT_KEYS if line.get(key) is not None}
         suffix, template = _around(line)
+        schema = line.pop("schema", None)
         own = dict(from_words(line) if words else line)
         count = own.pop("n", self.n)
-        given = merged(self.defaults, own)
-        if stands_before_text(suffix, template) and given.get("policy") is None:
-            given = self._of_a_gap(own)
-        each = seeded(DecodeParams.from_mapping(given), count)
+        ask = Ask(
+            None, own, suffix=suffix, template=template, schema=schema, defaults=self.defaults
+        )
+        each = seeded(decide(ask, self.special), count)
         ids = sample_ids(str(row.number if id is None else id), count)
         return [
-            Item(row.where, id, prompt, params, suffix, template)
+            Item(row.where, id, prompt, params, suffix, template, schema)
             for id, params in zip(ids, each, strict=True)
         ]
-
-    def _of_a_gap(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters of a line that names no policy, and nor do the file's defaults: of those, what
-        the policy of gaps has, too. An initial length of answers is none of gaps."""
-        policy = default_policy({}, self.special)["policy"]
-        known = find_policy(policy).Params.model_fields.keys() - {"initial_length"}
-        usual = {name: value for name, value in self.defaults.items() if name in known}
-        return default_policy({**usual, **own}, self.special)
-
-
-def sample_ids(id: str, n: int) -> list[str]:
-    """The ids of n samples of one request; a single one goes by the request's own."""
-    return [id] if n == 1 else [f"{id}#{sample}" for sample in range(n)]
 
 
 def _around(line: dict[str, Any]) -> tuple[Given | None, Given | None]:

@@ -42,8 +42,7 @@ def read_model_args(given: Mapping[str, Any]) -> ModelArgs:
     """Sort `model_args` by what they configure; an unknown one is an error that names them all."""
     given = dict(given)
     given["model"] = given.pop("pretrained", given.get("model", "tiny"))
-    engine_names = set(EngineConfig.model_fields)
-    engine_names -= set(DecodeParams.model_fields)  # what a request can say, it says
+    engine_names = set(EngineConfig.model_fields) - {"defaults"}  # those stand beside them here
     engine = {key: value for key, value in given.items() if key in engine_names}
     load_plugins(EngineConfig.from_mapping(engine).plugin)  # they bring policies, and parameters
     names = (engine_names, set(parameters()), set(LikelihoodParams.model_fields))
@@ -83,8 +82,8 @@ def engine_limits(batch_size: Any, device: str | None) -> dict[str, Any]:
 
 def decode_params(
     defaults: Mapping[str, Any], gen_kwargs: Mapping[str, Any], repeat: int = 0
-) -> DecodeParams:
-    """The parameters of one request: what the task and `--gen_kwargs` say beats `defaults`."""
+) -> dict[str, Any]:
+    """What one request asks for: what the task and `--gen_kwargs` say beats `defaults`."""
     given = dict(gen_kwargs)
     own: dict[str, Any] = {"stop": _stop_strings(given)}
     most = [given.pop(name) for name in MOST_TOKENS if name in given]
@@ -102,7 +101,7 @@ def decode_params(
     if "initial_length" not in given:
         _fit_initial_length(params)
     params["seed"] = params.get("seed", 0) + repeat
-    return DecodeParams.from_mapping(params)
+    return params
 
 
 def _stop_strings(given: dict[str, Any]) -> list[str]:

@@ -13,14 +13,14 @@ whatever it shares a forward with, and choices of equal length are judged on the
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from rho_eos.decoding.params import DecodeParams
-from rho_eos.engine.request import Request
 from rho_eos.engine.scoring import Masked, score
 from rho_eos.files.bulk import decode_all
 from rho_eos.llm import LLM
+from rho_eos.text.ask import Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,12 @@ def greedy_answers(
 
     As LLaDA's evaluation asks: fixed-length decoding on a canvas of the answer's length, no blocks.
     """
-    requests = (
-        Request(str(number), pair.prompt, _one_token_a_step(len(pair.answer), cfg_scale))
+    asks = (
+        Ask(pair.prompt, _one_token_a_step(len(pair.answer), cfg_scale), id=str(number))
         for number, pair in enumerate(pairs)
         if pair.answer
     )
+    requests = (request for ask in asks for request in llm.preparer.prepare(ask))
     for output in decode_all(llm.engine, requests):
         number = int(output.id)
         yield number, output.canvas_token_ids == pairs[number].answer
@@ -103,16 +104,16 @@ def _draws(pairs: Sequence[Pair], mc_num: int, seed: int, cfg_scale: float) -> I
             yield _Draw(number, Masked(prompt, answer, mask, cfg_scale), float(share))
 
 
-def _one_token_a_step(length: int, cfg_scale: float) -> DecodeParams:
-    return DecodeParams(
-        policy="fixed",
-        initial_length=length,
-        max_new_tokens=length,
-        steps=length,
-        block_length=None,
-        early_stop=False,
-        cfg_scale=cfg_scale,
-    )
+def _one_token_a_step(length: int, cfg_scale: float) -> dict[str, Any]:
+    return {
+        "policy": "fixed",
+        "initial_length": length,
+        "max_new_tokens": length,
+        "steps": length,
+        "block_length": None,
+        "early_stop": False,
+        "cfg_scale": cfg_scale,
+    }
 
 
 def _batches(llm: LLM, draws: Iterator[_Draw]) -> Iterator[list[_Draw]]:

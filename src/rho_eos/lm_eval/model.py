@@ -6,7 +6,6 @@ loglikelihood_rolling    the same over windows of the model's context
 """
 
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -21,15 +20,13 @@ from tqdm import tqdm
 
 from rho_eos.base.errors import UserError
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.engine.request import Request
 from rho_eos.evals.runs.provenance import model_identity
 from rho_eos.files.bulk import decode_all
 from rho_eos.lm_eval.arguments import decode_params, engine_limits, read_model_args
 from rho_eos.lm_eval.likelihood import Pair, greedy_answers, log_likelihoods
+from rho_eos.text.ask import Ask, Request
 from rho_eos.text.chat_template import render
 from rho_eos.views.announced import load
-
-logger = logging.getLogger(__name__)
 
 
 @register_model("rho_eos")
@@ -77,18 +74,11 @@ class RhoEosLM(TemplateLM):
             key = json.dumps([context, gen_kwargs], sort_keys=True, default=str)
             params = decode_params(self.defaults, gen_kwargs, repeat=asked[key])
             asked[key] += 1
-            ids = self._last_of_context(self.tok_encode(context), params)
-            prompt = {"prompt_token_ids": ids}
-            ready.append(self.llm.preparer.prepare(prompt, params, id=str(number)))
+            ids = self.tok_encode(context) or [self.prefix_token_id]
+            # Of a prompt that is too long lm-eval's other models, too, read the end.
+            ask = Ask({"prompt_token_ids": ids}, params, id=str(number), keep_end=True)
+            ready += self.llm.preparer.prepare(ask)
         return ready
-
-    def _last_of_context(self, ids: list[int], params: DecodeParams) -> list[int]:
-        """The end of a prompt that is too long, as lm-eval's other models do."""
-        room = self.llm.context_length - params.least_room
-        if len(ids) > room > 0:
-            logger.warning("a prompt of %d tokens is cut to its last %d", len(ids), room)
-            return ids[-room:]
-        return ids or [self.prefix_token_id]
 
     # ── likelihood ───────────────────────────────────────────────────────────────────────────
 

@@ -8,16 +8,20 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
-from rho_eos.base.outputs import Output, StepRecord
+from rho_eos.base.outputs import Output
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.registry import find_policy
-from rho_eos.engine.request import Request, StepEvent
+from rho_eos.engine.generation import Generation
+from rho_eos.engine.request import StepEvent
 from rho_eos.server.responses import usage
-from rho_eos.server.service import Generation
-from rho_eos.views.narration import explain
+from rho_eos.views.narration import explain, signal_name
 
 logger = logging.getLogger(__name__)
 Event = dict[str, Any]
+#: What an event tells of a step as its record has it.
+_TOLD = (
+    *("step", "length", "masks", "rho", "signal", "action", "change"),
+    *("moved", "computed", "exact", "refresh"),
+)
 
 
 class TokenTexts:
@@ -30,6 +34,14 @@ class TokenTexts:
 
     def __getitem__(self, token: int) -> str:
         return self._texts[token]
+
+    def placed(
+        self, tokens: Iterable[tuple[int, int | None]]
+    ) -> list[tuple[int, str | None, bool]]:
+        """(position, text, whether it is an end) of tokens with their positions; None: a MASK."""
+        return [
+            (at, None if token is None else self[token], token in self.ends) for at, token in tokens
+        ]
 
     async def learn(self, tokens: Iterable[int | None]) -> None:
         """Off the event loop: a tokenizer that encodes a long prompt makes everybody wait."""
@@ -47,7 +59,7 @@ async def denoise_events(generation: Generation, texts: TokenTexts) -> AsyncIter
         await texts.learn(token for _, token, _ in record.committed)
         await texts.learn(token for _, token in record.written)
         if record.step == 0:
-            await texts.learn(generation.requests[index].between.values())
+            await texts.learn(generation.requests[index].canvas.between.values())
             yield _start(generation, index, texts)
         yield _step(generation, index, event, texts)
         if event.output is not None:
@@ -65,19 +77,12 @@ def _start(generation: Generation, index: int, texts: TokenTexts) -> Event:
         "policy": params.policy,
         "params": params.model_dump(mode="json"),
         "region": params.region,
-        "signal": _say(params, lambda: find_policy(params.policy).signal_name(params)),
-        "prompt_tokens": request.given_tokens,
-        "length": request.first_length,
-        "given": _given(request, texts),
+        "signal": signal_name(params),
+        "prompt_tokens": request.canvas.given_length,
+        "length": request.canvas.length,
+        "given": texts.placed(request.canvas.between.items()),
         "note": generation.note,
     }
-
-
-def _given(request: Request, texts: TokenTexts) -> list[tuple[int, str, bool]]:
-    """What stands on the canvas from the start: (position, text, whether it is an end)."""
-    return [
-        (position, texts[token], token in texts.ends) for position, token in request.between.items()
-    ]
 
 
 def _step(generation: Generation, index: int, event: StepEvent, texts: TokenTexts) -> Event:
@@ -86,32 +91,14 @@ def _step(generation: Generation, index: int, event: StepEvent, texts: TokenText
         "object": "rho_eos.step",
         "id": generation.id,
         "index": index,
-        "step": record.step,
-        "length": record.length,
-        "masks": record.masks,
-        "rho": record.rho,
-        "signal": record.signal,
-        "action": record.action,
-        "change": record.change,
+        **{name: getattr(record, name) for name in _TOLD},
         "committed": [
-            [position, texts[token], confidence, token in texts.ends]
-            for position, token, confidence in record.committed
+            (at, texts[token], p, token in texts.ends) for at, token, p in record.committed
         ],
-        "moved": record.moved,
-        "written": _written(record, texts),
+        "written": texts.placed(record.written),
         "why": _say(params, lambda: explain(params, record)),
         "positions_evaluated": event.positions_evaluated,
-        "computed": record.computed,
-        "exact": record.exact,
-        "refresh": record.refresh,
     }
-
-
-def _written(record: StepRecord, texts: TokenTexts) -> list[tuple[int, str | None, bool]]:
-    return [
-        (position, None if token is None else texts[token], token in texts.ends)
-        for position, token in record.written
-    ]
 
 
 def _done(generation: Generation, index: int, output: Output) -> Event:

@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 
 from rho_eos.base.errors import UserError
-from rho_eos.decoding.registry import policies
-from rho_eos.decoding.schema import Parameter, parameters
+from rho_eos.decoding.schema import AXES, Parameter, choices_of, parameters
 from rho_eos.server.errors import bad_request
 from rho_eos.text.user_text import is_whole
 
@@ -38,7 +37,7 @@ def with_decoding_fields(name: str, base: type[M]) -> type[M]:
             continue
         if parameter.name in base.model_fields or hasattr(base, parameter.name):
             raise UserError(
-                f"policy {parameter.policies[0]} has a parameter {parameter.name!r}, but requests "
+                f"{next(iter(parameter.owners))} has a parameter {parameter.name!r}, but requests "
                 "over HTTP have a field of that name already; call it otherwise"
             )
         fields[parameter.name] = (Any, described(parameter.name))
@@ -75,8 +74,8 @@ def check_whole(name: str, value: Any) -> None:
 
 def _json_schema(parameter: Parameter) -> dict[str, Any]:
     """What its values look like in JSON: where policies differ, what any of them takes, or null."""
-    if parameter.name == "policy":
-        kinds: list[dict[str, Any]] = [{"type": "string", "enum": list(policies())}]
+    if parameter.name in AXES:
+        kinds: list[dict[str, Any]] = [{"type": "string", "enum": list(choices_of(parameter.name))}]
     else:
         kinds = []
         for field in parameter.owners.values():
@@ -86,7 +85,7 @@ def _json_schema(parameter: Parameter) -> dict[str, Any]:
     null = {"type": "null"}
     schema: dict[str, Any] = {"anyOf": [*(kind for kind in kinds if kind != null), null]}
     defaults = [field.default for field in parameter.owners.values()]
-    if parameter.name != "policy" and all(default == defaults[0] for default in defaults):
+    if parameter.name not in AXES and all(default == defaults[0] for default in defaults):
         schema["default"] = list(defaults[0]) if isinstance(defaults[0], tuple) else defaults[0]
     return schema
 

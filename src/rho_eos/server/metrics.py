@@ -7,8 +7,8 @@ from prometheus_client.metrics_core import Metric
 
 from rho_eos.base.outputs import StepRecord, Usage
 from rho_eos.engine.async_engine import AsyncEngine
-from rho_eos.engine.cache import Cache
 from rho_eos.engine.row import Row
+from rho_eos.engine.store import Stores
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _SHARES = tuple(share / 10 for share in range(1, 11))
@@ -47,7 +47,7 @@ class Metrics:
         self._gauge("requests_running", "Being decoded now.", lambda: engine.running)
         self._gauge("requests_waiting", "Queued.", lambda: engine.waiting)
 
-    def watch_cache(self, cache: Cache) -> None:
+    def watch_cache(self, cache: Stores) -> None:
         """What is kept on the device, and how often there was no room for more."""
         size = cache.bytes_per_position
         self._gauge("cache_bytes", "Cached keys and values.", lambda: cache.used * size)

@@ -1,5 +1,6 @@
 """What requests are made of: strict objects, texts, messages and the form of an answer."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -52,8 +53,23 @@ class StreamOptions(Strict):
     include_obfuscation: bool | None = Field(None, description="taken; nothing is ever padded")
 
 
-def unsupported(what: str) -> Any:
-    return Field(None, description=f"not supported: {what}")
+@dataclass(frozen=True, slots=True)
+class Neutral:
+    """Of a field that is not supported: values that ask for nothing beyond what happens anyway."""
+
+    values: tuple[Any, ...]
+
+    def allows(self, value: Any) -> bool:
+        """Whether it is one of them, where true is not 1 and false is not 0."""
+        same = (each for each in self.values if isinstance(each, bool) == isinstance(value, bool))
+        return value is None or any(value == each for each in same)
+
+
+def unsupported(what: str, *neutral: Any) -> Any:
+    """A field that is refused, unless it has one of the `neutral` values."""
+    field: Any = Field(None, description=f"not supported: {what}")
+    field.metadata.append(Neutral(neutral))
+    return field
 
 
 def unused() -> Any:

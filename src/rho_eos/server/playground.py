@@ -9,7 +9,7 @@ from rho_eos.decoding.registry import policies
 from rho_eos.models.known import EMBEDDED
 from rho_eos.server.fields import NAMES
 from rho_eos.server.service import Service
-from rho_eos.text.infilling import able_policies, default_policy
+from rho_eos.text.infilling import able_policies, gap_policy
 
 _GENERIC = (
     "What is (3 + 4) * 2?",
@@ -29,11 +29,11 @@ def playground_facts(service: Service) -> dict[str, Any]:
         "max_prompt_tokens": service.config.max_prompt_tokens or context - 1,
         "max_new_tokens": context - 1,
         "names": NAMES,
-        "defaults": service.llm.config.request_defaults(),
+        "defaults": service.llm.config.defaults,
         "implied": {name: _implied(name) for name in policies()},
         "infilling": {
             "policies": able_policies(service.llm.special),
-            "start": default_policy({}, service.llm.special),
+            "start": {"policy": gap_policy(service.llm.special)},
         },
         "panels": {"a": {"policy": DEFAULT_POLICY}, "b": rival},
         "examples": _examples(service.llm.config.model),

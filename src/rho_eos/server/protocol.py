@@ -6,21 +6,18 @@ refused, never ignored.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.params import DecodeParams, seeded
 from rho_eos.server.config import MONTH
 from rho_eos.server.errors import bad_request
 from rho_eos.server.fields import described, given_parameters, with_decoding_fields
-from rho_eos.server.json_schema import Property, read_schema
 from rho_eos.server.parts import (
     ChatMessage,
     Ids,
     Items,
+    Neutral,
     ResponseFormat,
     StreamOptions,
     Strict,
@@ -28,7 +25,7 @@ from rho_eos.server.parts import (
     unsupported,
     unused,
 )
-from rho_eos.text.infilling import default_policy, stands_before_text
+from rho_eos.text.ask import Ask
 from rho_eos.text.prompts import Prompt
 
 
@@ -63,32 +60,21 @@ class _Common(Strict, ABC):
     service_tier: str | None = unused()
     metadata: dict[str, Any] | None = unused()
     #: What would change answers, or what a client would wait for in vain.
-    store: Any = unsupported("only false")
-    frequency_penalty: Any = unsupported("only 0")
-    presence_penalty: Any = unsupported("only 0")
-    repetition_penalty: Any = unsupported("only 1")
-    min_p: Any = unsupported("only 0")
-    ignore_eos: Any = unsupported("only false")
-    logit_bias: Any = unsupported("only an empty one")
-
-    #: field -> values that ask for nothing beyond what happens anyway
-    neutral: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        "store": (False,),
-        "frequency_penalty": (0,),
-        "presence_penalty": (0,),
-        "repetition_penalty": (1,),
-        "min_p": (0,),
-        "ignore_eos": (False,),
-        "logit_bias": ({},),
-    }
+    store: Any = unsupported("only false", False)
+    frequency_penalty: Any = unsupported("only 0", 0)
+    presence_penalty: Any = unsupported("only 0", 0)
+    repetition_penalty: Any = unsupported("only 1", 1)
+    min_p: Any = unsupported("only 0", 0)
+    ignore_eos: Any = unsupported("only false", False)
+    logit_bias: Any = unsupported("only an empty one", {})
 
     def check(self) -> None:
         """Refuse what cannot be honoured."""
-        for field, values in self.neutral.items():
-            value = getattr(self, field)
-            if value is not None and not any(_same(value, neutral) for neutral in values):
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if not all(each.allows(value) for each in field.metadata if isinstance(each, Neutral)):
                 raise bad_request(
-                    f"{field} is not supported by this server; leave it out", field, "unsupported"
+                    f"{name} is not supported by this server; leave it out", name, "unsupported"
                 )
         if self.stream_options is not None and not self.stream:
             raise bad_request("stream_options goes with stream: true", "stream_options")
@@ -105,36 +91,35 @@ class _Common(Strict, ABC):
     def prompts(self) -> list[Prompt | None]:
         """What is to be completed: a chat asks one thing, a completion may ask several."""
 
-    @property
-    def after(self) -> str | None:
-        """The text that follows what is to be generated."""
-        return None
-
-    def json_properties(self) -> tuple[Property, ...] | None:
-        """Of an answer that is to be JSON, what it holds."""
+    def wanted_schema(self) -> dict[str, Any] | None:
+        """Of an answer that is to be JSON, its schema."""
         return None
 
     @abstractmethod
     def wanted_logprobs(self) -> int | None:
         """With how many alternatives log-probabilities are asked for; None: they are not."""
 
-    def decode_params(self, special: SpecialTokens) -> DecodeParams:
-        given = {
+    def asks(self, id: str) -> list[Ask]:
+        """What is asked for: an ask for each prompt, with what the body says and nothing else."""
+        self.check()
+        params = {
             **given_parameters(self),
             "max_new_tokens": self._limit(),
             "logprobs": self.wanted_logprobs(),
         }
-        before_text = stands_before_text(self.after, self.template)
-        if before_text or self.json_properties() is not None:
-            given = default_policy(given, special)
-        return DecodeParams(**given)
-
-    def choices(self, special: SpecialTokens) -> Iterator[tuple[Prompt | None, DecodeParams]]:
-        """One request for the engine per text asked for, in the order of the choices."""
-        params = self.decode_params(special)
-        for prompt in self.prompts():
-            for own in seeded(params, self.n or 1):
-                yield prompt, own
+        return [
+            Ask(
+                prompt,
+                params,
+                id=f"{id}-{index}",
+                n=self.n or 1,
+                raw=True,
+                suffix=getattr(self, "suffix", None),
+                template=self.template,
+                schema=self.wanted_schema(),
+            )
+            for index, prompt in enumerate(self.prompts())
+        ]
 
     def _limit(self) -> Any:
         """OpenAI has two names for it."""
@@ -158,45 +143,26 @@ class Chat(_Common):
     parallel_tool_calls: bool | None = unused()
     reasoning_effort: str | None = unused()
     verbosity: str | None = unused()
-    tools: Any = unsupported("tools")
-    tool_choice: Any = unsupported("tools")
-    functions: Any = unsupported("tools")
-    function_call: Any = unsupported("tools")
+    tools: Any = unsupported("tools", [])
+    tool_choice: Any = unsupported("tools", "none", "auto")
+    functions: Any = unsupported("tools", [])
+    function_call: Any = unsupported("tools", "none", "auto")
     response_format: ResponseFormat | None = Field(
         None, description="text, or JSON of a flat schema; not supported: json_object"
     )
-    modalities: Any = unsupported("only text")
+    modalities: Any = unsupported("only text", ["text"])
     audio: Any = unsupported("only text")
     prediction: Any = unsupported("predicted outputs")
     web_search_options: Any = unsupported("searching the web")
     moderation: Any = unsupported("moderation")
     prompt_cache_options: Any = unsupported("caching prompts")
 
-    neutral: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        **_Common.neutral,
-        "tools": ([],),
-        "tool_choice": ("none", "auto"),
-        "functions": ([],),
-        "function_call": ("none", "auto"),
-        "modalities": (["text"],),
-        "audio": (),
-        "prediction": (),
-        "web_search_options": (),
-        "moderation": (),
-        "prompt_cache_options": (),
-    }
-
     def check(self) -> None:
         super().check()
         if self.top_logprobs and not self.logprobs:
             raise bad_request("top_logprobs goes with logprobs: true", "top_logprobs")
-        if self.json_properties() is None:
-            return
-        for name in ("template", "stop", "logprobs", "min_new_tokens"):
-            if getattr(self, name, None):
-                raise bad_request(f"{name} does not go with a response_format of JSON", name)
 
-    def json_properties(self) -> tuple[Property, ...] | None:
+    def wanted_schema(self) -> dict[str, Any] | None:
         asked = self.response_format
         if asked is None or asked.type == "text":
             return None
@@ -209,7 +175,7 @@ class Chat(_Common):
             )
         if asked.json_schema is None:
             raise bad_request("response_format.json_schema is missing", "response_format")
-        return read_schema(asked.json_schema.definition)
+        return asked.json_schema.definition
 
     def wanted_logprobs(self) -> int | None:
         return (self.top_logprobs or 0) if self.logprobs else None
@@ -240,21 +206,11 @@ class Completion(_Common):
         ge=0,
         le=20,
     )
-    best_of: Any = unsupported("only 1")
-    echo: Any = unsupported("only false")
-
-    neutral: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        **_Common.neutral,
-        "best_of": (1,),
-        "echo": (False,),
-    }
+    best_of: Any = unsupported("only 1", 1)
+    echo: Any = unsupported("only false", False)
 
     def wanted_logprobs(self) -> int | None:
         return self.logprobs
-
-    @property
-    def after(self) -> str | None:
-        return self.suffix
 
     def prompts(self) -> list[Prompt | None]:
         if self.prompt is None:
@@ -280,8 +236,3 @@ def request_models() -> tuple[type[Chat], type[Completion]]:
         with_decoding_fields("ChatRequest", Chat),
         with_decoding_fields("CompletionRequest", Completion),
     )
-
-
-def _same(value: Any, neutral: Any) -> bool:
-    """Equal, where true is not 1 and false is not 0."""
-    return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)

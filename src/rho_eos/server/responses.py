@@ -1,34 +1,20 @@
 """What a client gets back: OpenAI's objects, with what the generation cost as an extension."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from rho_eos.base.outputs import Output
+from rho_eos.engine.generation import Generation
 from rho_eos.server.logprobs import Detokenize, Told, for_chat, for_completion, tell
-from rho_eos.server.service import Generation
-
-
-class Shape(Protocol):
-    """How an endpoint lays out its answers; the two endpoints differ in nothing else."""
-
-    id_prefix: str
-    object: str
-    chunk_object: str
-
-    opening: dict[str, Any]  # what a stream sends before the first text, if anything
-
-    def choice(self, text: str) -> dict[str, Any]: ...
-
-    def delta(self, text: str) -> dict[str, Any]: ...
-
-    def logprobs(self, tokens: Sequence[Told]) -> dict[str, Any]: ...
 
 
 class ChatShape:
+    """How a chat lays out its answers; the two endpoints differ in nothing else."""
+
     id_prefix = "chatcmpl"
     object = "chat.completion"
     chunk_object = "chat.completion.chunk"
+    #: What a stream sends before the first text.
     opening: dict[str, Any] = {"delta": {"role": "assistant", "content": ""}}
 
     def choice(self, text: str) -> dict[str, Any]:
@@ -37,11 +23,12 @@ class ChatShape:
     def delta(self, text: str) -> dict[str, Any]:
         return {"delta": {"content": text} if text else {}}
 
-    def logprobs(self, tokens: Sequence[Told]) -> dict[str, Any]:
-        return for_chat(tokens)
+    logprobs = staticmethod(for_chat)
 
 
 class CompletionShape:
+    """How a completion lays out its answers."""
+
     id_prefix = "cmpl"
     object = "text_completion"
     chunk_object = "text_completion"
@@ -53,8 +40,10 @@ class CompletionShape:
     def delta(self, text: str) -> dict[str, Any]:
         return {"text": text}
 
-    def logprobs(self, tokens: Sequence[Told]) -> dict[str, Any]:
-        return for_completion(tokens)
+    logprobs = staticmethod(for_completion)
+
+
+Shape = ChatShape | CompletionShape
 
 
 async def whole_answer(
@@ -102,7 +91,7 @@ def usage_chunk(shape: Shape, generation: Generation) -> dict[str, Any]:
 def usage_of(generation: Generation) -> dict[str, Any]:
     """What the whole request cost. A prompt counts once, however many texts were made of it."""
     outputs = generation.ordered()
-    prompts = outputs[:: generation.choices_per_prompt]
+    prompts = outputs[:: generation.n]
     return usage(sum(output.usage.prompt_tokens for output in prompts), outputs)
 
 

@@ -1,112 +1,28 @@
-"""Between HTTP and the engine: from a checked request to sequences in flight, and their metrics."""
+"""Between HTTP and the engine: from a checked body to sequences in flight, and their metrics."""
 
 import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
 from rho_eos.base.errors import UserError
-from rho_eos.base.outputs import Output
-from rho_eos.decoding.params import LONGEST, DecodeParams
 from rho_eos.embedded.scope import note_on
 from rho_eos.engine.async_engine import AsyncEngine
-from rho_eos.engine.calls import Call, News
-from rho_eos.engine.errors import DeadlineExceededError, EngineError
-from rho_eos.engine.request import Detail, Request
+from rho_eos.engine.errors import EngineError
+from rho_eos.engine.generation import Generation
+from rho_eos.engine.request import Detail
 from rho_eos.llm import LLM
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.errors import ApiError, as_api_error, bad_request
-from rho_eos.server.json_form import STRING, Form, Spelling
-from rho_eos.server.json_schema import Property
 from rho_eos.server.limits import check_prompt
 from rho_eos.server.metrics import Metrics
 from rho_eos.server.protocol import AnyRequest
+from rho_eos.text.ask import Ask, Request
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(eq=False)
-class Generation:
-    """A request in flight. Iterate for (choice, event); leaving it cancels what is not finished."""
-
-    id: str
-    model: str
-    requests: list[Request]  # one per choice
-    choices_per_prompt: int
-    call: Call
-    metrics: Metrics
-    note: str | None = None  # what the client should know of its prompt
-    created: int = field(default_factory=lambda: int(time.time()))
-    started: float = field(default_factory=time.perf_counter)
-    outputs: dict[int, Output] = field(default_factory=dict)  # by choice
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.call.__exit__(kind, error, traceback)
-        seconds = time.perf_counter() - self.started
-        outcome = self._outcome(error)
-        self.metrics.outcomes.labels(outcome).inc()
-        if len(self.outputs) == len(self.requests):
-            self.metrics.latency.observe(seconds)
-        logger.info(
-            "%s %s: %d choices, %d prompt and %d generated tokens, %d forwards, %.3fs",
-            self.id,
-            outcome,
-            len(self.requests),
-            sum(request.given_tokens for request in self.requests),
-            sum(output.usage.e_token for output in self.outputs.values()),
-            sum(output.usage.nfe for output in self.outputs.values()),
-            seconds,
-        )
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> News:
-        index, event = await anext(self.call)
-        if event.output is not None:
-            self.outputs[index] = event.output
-            self.metrics.observe_end(event.output.usage)
-        return index, event
-
-    async def finish(self) -> list[Output]:
-        """Wait for all choices, in their order."""
-        async for _ in self:
-            pass
-        return self.ordered()
-
-    async def in_time(self, work: Awaitable[None]) -> None:
-        """Wait for what a client has to do, which must not take longer than the whole may."""
-        try:
-            async with asyncio.timeout_at(self.call.deadline):
-                await work
-        except TimeoutError:
-            raise DeadlineExceededError("the answer was not read before the deadline") from None
-
-    def ordered(self) -> list[Output]:
-        return [self.outputs[index] for index in range(len(self.requests))]
-
-    def _outcome(self, error: BaseException | None) -> str:
-        if isinstance(error, EngineError):
-            return as_api_error(error).code
-        if len(self.outputs) < len(self.requests):
-            return "cancelled"
-        reasons = {output.finish_reason.value for output in self.outputs.values()}
-        return "length" if "length" in reasons else "stop"
 
 
 class Service:
@@ -138,38 +54,37 @@ class Service:
             await self.engine.drain(self.config.drain_seconds)
             await self.engine.stop()
 
-    async def open(self, kind: str, request: AnyRequest, detail: Detail) -> Generation:
-        """Check a request and put it in flight, or say why not."""
+    async def open(self, kind: str, body: AnyRequest, detail: Detail) -> Generation:
+        """Check what a body asks for and put it in flight, or say why not."""
         id = f"{kind}-{uuid.uuid4().hex}"
         try:
-            requests = await self._prepare(id, request)
-            seconds = min(request.deadline_seconds or float("inf"), self.config.deadline_seconds)
-            call = self.engine.submit(requests, detail, seconds)
+            asks = self._checked(body, body.asks(id))
+            # Tokenising takes its time with a long prompt, so it is kept off the event loop.
+            requests = await asyncio.to_thread(self._prepare, asks)
+            note = next(filter(None, map(self._note, asks)), None)
+            generation = Generation(requests, id, self.model, body.n or 1, note, self._ended)
+            seconds = min(body.deadline_seconds or float("inf"), self.config.deadline_seconds)
+            self.engine.submit(generation, detail, seconds)
         except (ApiError, UserError, EngineError) as error:
             answer = as_api_error(error)
+            if answer.param == "schema":  # which a body holds there
+                answer.param = "response_format"
             self.metrics.outcomes.labels("invalid" if answer.status < 429 else answer.code).inc()
             raise answer from error
         if self.config.log_prompts:
-            logger.info("prompts: %r", request.prompts())
-        note = self._note(request)
-        return Generation(id, self.model, requests, request.n or 1, call, self.metrics, note)
+            logger.info("prompts: %r", [ask.prompt for ask in asks])
+        return generation
 
-    def _note(self, request: AnyRequest) -> str | None:
-        """A sentence where the embedded model is asked what it was never taught."""
-        beside = request.after or request.template
-        notes = [note_on(self.llm.config.model, prompt, beside) for prompt in request.prompts()]
-        return next((note for note in notes if note), None)
-
-    async def _prepare(self, id: str, request: AnyRequest) -> list[Request]:
-        if request.model is not None and request.model != self.model:
+    def _checked(self, body: AnyRequest, asks: list[Ask]) -> list[Ask]:
+        """The same asks, unless they are for another model, or for more than this server gives."""
+        if body.model is not None and body.model != self.model:
             raise ApiError(
                 404,
-                f"there is no model {request.model[:100]!r} here; this server has {self.model!r}",
+                f"there is no model {body.model[:100]!r} here; this server has {self.model!r}",
                 "model_not_found",
                 "model",
             )
-        request.check()
-        texts = (request.n or 1) * len(request.prompts())
+        texts = sum(ask.n for ask in asks)
         if texts > self.config.max_choices:
             raise bad_request(
                 f"{texts} texts were asked for (n times prompts), but the limit of this server is "
@@ -178,52 +93,58 @@ class Service:
             )
         if not texts:
             raise bad_request("the prompt is empty", "prompt")
-        for prompt in request.prompts():
-            keys = "".join(each.key for each in request.json_properties() or ())
-            beside = (request.after, request.template, keys)
-            check_prompt(prompt, beside, self.config, self.llm.context_length)
-        return await asyncio.to_thread(self._encode, id, request)
+        for ask in asks:
+            beside = (ask.suffix, ask.template, _keys(ask))
+            check_prompt(ask.prompt, beside, self.config, self.llm.context_length)
+        return asks
 
-    def _encode(self, id: str, request: AnyRequest) -> list[Request]:
-        """Tokenising takes its time with a long prompt, so it is kept off the event loop."""
-        prepare = self.llm.preparer.prepare
-        requests = []
-        for index, (prompt, params) in enumerate(request.choices(self.llm.special)):
-            given: dict[str, Any] = {"suffix": request.after, "template": request.template}
-            if properties := request.json_properties():
-                params, given = self._in_form(properties, params)
-            requests.append(prepare(prompt, params, id=f"{id}-{index}", raw=True, **given))
+    def _prepare(self, asks: list[Ask]) -> list[Request]:
+        requests = [each for ask in asks for each in self.llm.preparer.prepare(ask)]
         limit = self.config.max_prompt_tokens
-        longest = max(each.given_tokens for each in requests)
+        longest = max(each.canvas.given_length for each in requests)
         if limit is not None and longest > limit:
-            what = "prompt" if request.after is request.template is None else "text that is given"
+            plain = asks[0].suffix is asks[0].template is None
+            what = "prompt" if plain else "text that is given"
             raise bad_request(
                 f"the {what} has {longest} tokens, but the limit of this server is {limit}"
             )
         return requests
 
-    def _in_form(
-        self, properties: Sequence[Property], params: DecodeParams
-    ) -> tuple[DecodeParams, dict[str, Any]]:
-        """What to prepare so that the answer is JSON with these properties."""
-        given = params.model_fields_set
-        start = params.initial_length if "initial_length" in given else STRING
-        form = Form(properties, self._spelling, start)
-        if "max_new_tokens" not in given:
-            params = params.replaced(max_new_tokens=min(form.longest, LONGEST))
-        elif form.length > params.max_new_tokens:
-            raise bad_request(
-                f"max_tokens is {params.max_new_tokens}, but the values of this schema start with "
-                f"{form.length} tokens",
-                "max_tokens",
-            )
-        names = ("template", "processors", "sized", "write")
-        return params, {name: getattr(form, name) for name in names}
+    def _note(self, ask: Ask) -> str | None:
+        """A sentence where the embedded model is asked what it was never taught."""
+        return note_on(self.llm.config.model, ask.prompt, ask.suffix or ask.template)
 
-    @cached_property
-    def _spelling(self) -> Spelling:
-        llm = self.llm
-        return Spelling(llm.tokenizer, llm.special, llm.checkpoint.config.vocab_size)
+    def _ended(self, generation: Generation, error: BaseException | None) -> None:
+        """Count and log a generation that was left."""
+        seconds = time.perf_counter() - generation.started
+        outputs = generation.outputs.values()
+        for output in outputs:
+            self.metrics.observe_end(output.usage)
+        if isinstance(error, EngineError):
+            outcome = as_api_error(error).code
+        elif len(outputs) < len(generation.requests):
+            outcome = "cancelled"
+        else:
+            self.metrics.latency.observe(seconds)
+            reasons = {output.finish_reason.value for output in outputs}
+            outcome = "length" if "length" in reasons else "stop"
+        self.metrics.outcomes.labels(outcome).inc()
+        logger.info(
+            "%s %s: %d choices, %d prompt and %d generated tokens, %d forwards, %.3fs",
+            generation.id,
+            outcome,
+            len(generation.requests),
+            sum(request.canvas.given_length for request in generation.requests),
+            sum(output.usage.e_token for output in outputs),
+            sum(output.usage.nfe for output in outputs),
+            seconds,
+        )
+
+
+def _keys(ask: Ask) -> str:
+    """The text that a schema gives to the answer: the names of its properties."""
+    properties = (ask.schema or {}).get("properties")
+    return "".join(properties) if isinstance(properties, dict) else ""
 
 
 def default_name(model: str) -> str:

@@ -13,10 +13,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from rho_eos.engine.errors import EngineError
+from rho_eos.engine.generation import Generation
 from rho_eos.server.errors import as_api_error
 from rho_eos.server.logprobs import Detokenize, Telling
 from rho_eos.server.responses import Shape, chunk, usage_chunk
-from rho_eos.server.service import Generation
 
 T = TypeVar("T")
 Event = dict[str, Any]
@@ -76,7 +76,9 @@ class EventStream(Response):
             with self.generation:
                 async for event in self.events:
                     if not begun:
-                        await self.generation.in_time(self._begin(send))
+                        head = {"status": 200, "headers": self.raw_headers}
+                        begin = send({"type": "http.response.start", **head})
+                        await self.generation.in_time(begin)
                         begun = True
                     await self.generation.in_time(_send_part(send, _encode(event)))
             done = _send_part(send, b"data: [DONE]\n\n", more=False)
@@ -90,10 +92,6 @@ class EventStream(Response):
                         await _send_part(send, _encode(answer.body), more=False)
                     else:
                         await answer.response()(scope, receive, send)
-
-    async def _begin(self, send: Send) -> None:
-        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        await send(start)
 
 
 async def unless_disconnected(receive: Receive, work: Coroutine[Any, Any, T]) -> T | None:

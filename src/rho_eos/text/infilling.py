@@ -8,13 +8,11 @@ text between gaps positions of the canvas that are committed from the start.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
-
-import numpy as np
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.tokens import SpecialTokens
@@ -28,26 +26,28 @@ Given = str | Sequence[int]
 #: Three underscores or more; `___{12}` is a gap of 12 MASKs.
 GAP = r"_{3,}(?:\{(-?[0-9]+)\})?"
 _OPEN_ENDED = re.compile(r"(?:(?!___).)*_{3,}", re.DOTALL)
-#: How the length of a gap is found where no policy is named.
-SEARCH: Mapping[str, Any] = {"policy": "cal"}
-TRAINED: Mapping[str, Any] = {"policy": "dreamon"}  # by models that can say it
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A template taken apart."""
+    """The token ids of a request: what is given, and with a template where its gaps are."""
 
-    before: list[int]  # what becomes the end of the prompt
-    canvas: list[int]  # from the first gap to the last, MASK where a token is wanted
-    gaps: list[int]  # for each position of the canvas its gap, -1 for the text between
-    suffix: list[int]
-    texts: tuple[str, ...] = field(default=())  # around the gaps
+    before: list[int]  # the prompt, or of a template alone its beginning
+    canvas: list[int] = field(default_factory=list)  # from the first gap to the last, with MASKs
+    gaps: list[int] = field(default_factory=list)  # of each position its gap, -1: text between
+    suffix: list[int] = field(default_factory=list)
+    texts: tuple[str, ...] = ()  # around the gaps
     sized: frozenset[int] = frozenset()  # gaps whose text says how long they are
 
+    @property
+    def masks(self) -> int:
+        """Of all gaps together."""
+        return len(self.canvas) - self.gaps.count(-1)
 
-def listed(given: Any) -> Any:
-    """Token ids may come as an array, as rollouts hand them out."""
-    return given.tolist() if isinstance(given, np.ndarray) else given
+    @property
+    def given(self) -> int:
+        """How many tokens are given."""
+        return len(self.before) + len(self.suffix) + self.gaps.count(-1)
 
 
 def stands_before_text(suffix: Given | None, template: Given | None) -> bool:
@@ -57,12 +57,10 @@ def stands_before_text(suffix: Given | None, template: Given | None) -> bool:
     return not (isinstance(template, str) and _OPEN_ENDED.fullmatch(template))
 
 
-def default_policy(given: Mapping[str, Any], special: SpecialTokens) -> dict[str, Any]:
-    """The same parameters; who names no policy gets the one that finds the length of a gap."""
-    if given.get("policy") is not None:
-        return dict(given)
-    default = SEARCH if special.expand is None else TRAINED
-    return {**default, **{name: value for name, value in given.items() if name != "policy"}}
+def gap_policy(special: SpecialTokens) -> str:
+    """The policy of a gap where none is named: a model that was trained to choose its length
+    (DreamOn) does so itself, with all others the length is searched for."""
+    return "cal" if special.expand is None else "dreamon"
 
 
 def refuse_unless_it_infills(policy: str, special: SpecialTokens) -> None:

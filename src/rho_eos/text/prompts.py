@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from rho_eos.base.errors import UserError
 from rho_eos.text.chat_template import render
 from rho_eos.text.user_text import (
@@ -27,7 +29,7 @@ _FOUND = re.compile("(\x1c?)\x1a([0-9]+)\x1a(\x1c?)")
 
 
 def encode_prompt(
-    prompt: Prompt,
+    prompt: Prompt | None,
     tokenizer: Any,
     vocabulary: int,
     raw: bool = False,
@@ -101,7 +103,10 @@ def _encode_marked(tokenizer: Any, template: str, contents: Sequence[str]) -> li
     return ids
 
 
-def kind_of(prompt: Prompt) -> tuple[str, Any]:
+def kind_of(prompt: Prompt | None) -> tuple[str, Any]:
+    """Under which of the three names a prompt belongs, and what it holds."""
+    if prompt is None:
+        raise UserError("the prompt is empty")
     if isinstance(prompt, Mapping):
         kinds = [kind for kind in _KINDS if kind in prompt]
         if len(kinds) != 1:
@@ -114,6 +119,28 @@ def kind_of(prompt: Prompt) -> tuple[str, Any]:
     if len(prompt) == 0:
         raise UserError("the prompt is empty")
     return ("messages" if isinstance(prompt[0], Mapping) else "prompt_token_ids"), prompt
+
+
+def listed(given: Any) -> Any:
+    """Token ids may come as an array, as rollouts hand them out."""
+    return given.tolist() if isinstance(given, np.ndarray) else given
+
+
+def as_list(prompts: Prompt | Sequence[Prompt | None]) -> list[Prompt | None]:
+    """The prompts of an argument that may be one prompt or several."""
+    prompts = listed(prompts)
+    if not hasattr(prompts, "__len__"):
+        raise UserError(f"prompts takes one prompt or a list of them, not {prompts!r:.40}")
+    ids = len(prompts) > 0 and not isinstance(prompts, Mapping) and isinstance(prompts[0], int)
+    return [prompts] if ids or isinstance(prompts, str | Mapping) else list(prompts)  # type: ignore[list-item, arg-type]
+
+
+def as_messages(prompt: str | Sequence[Message] | None) -> Prompt | None:
+    """A question is a conversation of one message."""
+    if prompt is None:
+        return None
+    single = isinstance(prompt, str)
+    return {"messages": [{"role": "user", "content": prompt}] if single else prompt}
 
 
 def check_ids(name: str, ids: Any, vocabulary: int, also: str = "") -> None:

@@ -1,7 +1,6 @@
 """Committed text is a stream: committed tokens never change, so the finished prefix can be sent."""
 
 from collections.abc import Sequence
-from typing import Any
 
 
 class TextDelta:
@@ -59,28 +58,3 @@ class Beginning:
             matched = self.shorter[matched - 1]
         matched += self.whole[matched] == character
         return matched if matched < len(self.whole) else self.shorter[matched - 1]
-
-
-class StreamerAdapter:
-    """Feeds the streamers of transformers: `put` what is final, `put_draft` what is not."""
-
-    def __init__(self, streamer: Any, prompt: Sequence[int]) -> None:
-        self.streamer = streamer
-        self.sent = 0
-        streamer.put(_row(prompt))
-
-    def push(self, prefix: Sequence[int], draft: Sequence[int], final: bool) -> None:
-        """`prefix`: all committed tokens before the first MASK. `draft`: the canvas behind it."""
-        if len(prefix) > self.sent:
-            self.streamer.put(_row(prefix[self.sent :]))
-            self.sent = len(prefix)
-        if final:
-            self.streamer.end()
-        elif len(draft) and hasattr(self.streamer, "put_draft"):
-            self.streamer.put_draft(_row(draft))
-
-
-def _row(ids: Sequence[int]) -> Any:
-    import torch
-
-    return torch.tensor(list(ids), dtype=torch.long)

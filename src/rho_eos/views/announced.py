@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rho_eos.llm import LLM
+    from rho_eos.models.loading import Checkpoint
 
 
 class _OneLine(logging.Handler):
@@ -13,7 +14,7 @@ class _OneLine(logging.Handler):
         print(f"rho-eos: {record.getMessage()}", file=sys.stderr, flush=True)
 
 
-def load(engine_options: dict[str, Any]) -> "LLM":
+def load(engine_options: dict[str, Any], checkpoint: "Checkpoint | None" = None) -> "LLM":
     from rho_eos import LLM
 
     said = logging.getLogger("rho_eos.llm")
@@ -22,7 +23,7 @@ def load(engine_options: dict[str, Any]) -> "LLM":
     said.setLevel(logging.INFO)
     said.propagate = False  # whoever else listens would say it again
     try:
-        return LLM(**engine_options)
+        return LLM(**engine_options, checkpoint=checkpoint)
     finally:
         said.removeHandler(handler)
         said.setLevel(level)

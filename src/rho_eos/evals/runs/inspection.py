@@ -16,11 +16,11 @@ from urllib.parse import quote
 
 from rho_eos.base.errors import UserError
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.registry import find_policy
 from rho_eos.evals.runs.compare import read_runs, runs_in, runs_table, tests_table
 from rho_eos.evals.runs.report import summarise, summary_table
 from rho_eos.evals.runs.run_folder import SETTINGS, Line, read_samples, read_settings
 from rho_eos.evals.runs.table import Table
+from rho_eos.views.narration import RHO, signal_name
 
 STATIC = Path(__file__).parent / "static"
 REPORT = "report.html"
@@ -100,7 +100,7 @@ def _region(params: dict[str, Any]) -> tuple[float, float] | None:
     except UserError:  # gold, or a policy that is not installed here, or another version's
         low, high = params.get("rho_low"), params.get("rho_high")
         return None if low is None or high is None else (low, high)
-    density = find_policy(checked.policy).signal_name(checked) == "ρ"
+    density = signal_name(checked) == RHO
     return checked.region if density else None
 
 

@@ -11,11 +11,11 @@ from typing import Protocol
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.engine.preparation import Preparer
-from rho_eos.engine.request import Request
 from rho_eos.evals.task import Sample, Task
 from rho_eos.files.bulk import decode_all
 from rho_eos.llm import LLM
+from rho_eos.text.ask import Ask, Request
+from rho_eos.text.preparation import Preparer
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ def request_of(preparer: Preparer, job: Job) -> Request:
     messages = {"messages": job.task.messages(job.sample)}
     prefix = job.task.answer_prefix
     try:
-        return preparer.prepare(messages, job.params, id=job.id, answer_prefix=prefix)
+        [request] = preparer.prepare(Ask(messages, job.params, id=job.id, answer_prefix=prefix))
     except UserError as error:
         raise UserError(f"{job.sample.id}: {error}") from error
+    return request

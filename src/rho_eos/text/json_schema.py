@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rho_eos.server.errors import ApiError, bad_request
+from rho_eos.base.errors import UserError
 from rho_eos.text.user_text import is_whole
 
 MOST_PROPERTIES = 100
@@ -66,6 +66,8 @@ def string_of(text: str) -> str:
 
 def read_schema(schema: Mapping[str, Any]) -> tuple[Property, ...]:
     """The properties in their order, or a sentence that says what cannot be promised."""
+    if not isinstance(schema, Mapping):
+        raise _refuse(f"the schema is {_shown(schema)}, but takes a JSON object")
     _check_keywords(schema, _OF_OBJECTS | _TABLES, "the schema")
     if schema.get("type") != "object":
         raise _refuse(f"the schema has type {_shown(schema.get('type'))}, but takes 'object'")
@@ -188,5 +190,5 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-def _refuse(sentence: str) -> ApiError:
-    return bad_request(f"response_format: {sentence}", "response_format", "unsupported")
+def _refuse(sentence: str) -> UserError:
+    return UserError(sentence, "schema")

@@ -16,9 +16,9 @@ import torch
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.policy import Positions, View
-from rho_eos.engine.request import LogitsProcessor
-from rho_eos.server.json_schema import MOST_DIGITS, Property
+from rho_eos.decoding.canvas import Canvas, Positions
+from rho_eos.text.ask import LogitsProcessor
+from rho_eos.text.json_schema import MOST_DIGITS, Property
 from rho_eos.text.user_text import encode_as_text
 
 STRING, NUMBER = 8, 4  # MASKs that a gap starts with
@@ -111,10 +111,10 @@ class _Gap(ABC):
         self.gap = gap
         self.spelling = spelling
 
-    def __call__(self, view: View, positions: Positions, logits: Any) -> Any:
-        assert view.gaps is not None
-        own = np.flatnonzero(view.gaps == self.gap)
-        tokens = view.canvas[own]
+    def __call__(self, canvas: Canvas, positions: Positions, logits: Any) -> Any:
+        assert canvas.gaps is not None
+        own = np.flatnonzero(canvas.gaps == self.gap)
+        tokens = canvas.cells[own]
         is_open = tokens == self.spelling.special.mask
         first = int(np.argmax(is_open))
         for row in np.flatnonzero(np.isin(positions, own[is_open])):
