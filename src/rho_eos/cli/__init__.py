@@ -28,6 +28,7 @@ from rho_eos.cli.ray_options import RayCommand
 from rho_eos.cli.reproduce import reproduce
 from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
+from rho_eos.cli.survey import survey
 from rho_eos.cli.watch import watch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
@@ -84,6 +85,7 @@ def make_app() -> typer.Typer:
     app.command("eval", cls=EvalCommand)(with_config(decoding(evaluate)))
     app.command()(with_config(compare))
     app.command()(with_config(inspect))
+    app.command()(with_config(with_settings(EngineConfig)(survey)))
     app.command()(with_config(with_settings(EngineConfig)(reproduce)))
     # All that follows the command is for lm-eval to read, --help included.
     app.command(

@@ -1,43 +1,52 @@
 """The paper's four figures, and the main table as a picture."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 
 from rho_eos.decoding.expansion import MULTIPLIERS, ExpansionParams, expansion_factor
 from rho_eos.decoding.policies.rho_eos import RhoEosParams
 from rho_eos.evals.runs.report import summarise
 from rho_eos.evals.runs.run_folder import Line
-from rho_eos.reproduce import style
-from rho_eos.reproduce.cells import Study
-from rho_eos.reproduce.curves import Curve, over_progress, over_steps
-from rho_eos.reproduce.plan import ASYM, Plan
+from rho_eos.evals.studies import style
+from rho_eos.evals.studies.contenders import ASYM, DAEDAL, RHO_ASYM, RHO_SYM, rho_eos
+from rho_eos.evals.studies.study import Plan, Study
+from rho_eos.reproduce.curves import over_progress, over_steps
+from rho_eos.reproduce.plan import BY_THRESHOLD, ONE_TOKEN
+from rho_eos.reproduce.profiles import Profile
 
+# Okabe and Ito's palette; the marker says the same again for those who print in grey.
+POLICIES = {
+    ONE_TOKEN: ("#999999", "s"),
+    BY_THRESHOLD: ("#0072B2", "o"),
+    DAEDAL: ("#E69F00", "D"),
+    RHO_SYM: ("#009E73", "^"),
+    RHO_ASYM: ("#D55E00", "v"),
+}
 EXPANSION_COLOURS = dict(zip(MULTIPLIERS, ("#56B4E9", "#0072B2", "#D55E00"), strict=True))
 
 
 def write_figures(
-    folder: Path, study: Study, scatter: Plan, curves: Plan, main: Plan | None
+    study: Study, profile: Profile, scatter: Plan, curves: Plan, main: Plan | None
 ) -> None:
     """PNG and SVG of each. The trade-off is drawn where the main table was made as well."""
-    traced = [study.cell(row, curves.tasks[0]).lines(traces=True) for row in curves.rows]
-    lengths = study.profile.figure_lengths
+    [task] = curves.tasks
+    traced = [study.cell(row, task).lines(traces=True) for row in curves.rows]
+    lengths = profile.figure_lengths
     fixed = dict(zip(lengths, traced[: len(lengths)], strict=True))
     adaptive = dict(zip(lengths, traced[len(lengths) :], strict=True))
-    with matplotlib.rc_context(style.STYLE):
+    with style.applied():
         drawn = {
-            "rho-over-steps": rho_over_steps(fixed, curves.tasks[0]),
+            "rho-over-steps": rho_over_steps(fixed, task),
             "expansion-functions": expansion_functions(),
-            "e-ratio": e_ratio(study, scatter),
-            "convergence": convergence(fixed, adaptive, curves.tasks[0]),
+            "e-ratio": e_ratio(study, scatter, sorted({*lengths, profile.max_length})),
+            "convergence": convergence(fixed, adaptive, task),
         }
         if main is not None:
             drawn["trade-off"] = trade_off(study, main)
         for name, figure in drawn.items():
-            style.save(figure, folder / name)
+            style.save(figure, study.folder / name)
 
 
 def rho_over_steps(fixed: dict[int, list[Line]], task: str) -> Any:
@@ -57,11 +66,15 @@ def convergence(fixed: dict[int, list[Line]], adaptive: dict[int, list[Line]], t
     figure, [[left, middle, right]] = style.panels(3, width=4.6)
     colours = style.length_colours(tuple(fixed))
     for length, colour in colours.items():
-        _line(left, over_steps(fixed[length], "rho"), colour, f"{length}")
-        _line(middle, over_steps(adaptive[length], "rho"), colour, f"{length}")
-        _line(right, over_steps(adaptive[length], "length"), colour, f"{length}")
+        for axes, lines, field in (
+            (left, fixed, "rho"),
+            (middle, adaptive, "rho"),
+            (right, adaptive, "length"),
+        ):
+            curve = over_steps(lines[length], field)
+            axes.plot(curve.x, curve.mean, color=colour, label=f"{length}")
     for axes, title in ((left, f"Fixed length, {task}"), (middle, "ρ-EOS Asym")):
-        shade = style.shade_region(axes, ASYM)
+        shade = axes.axhspan(*ASYM, color=style.REGION, alpha=0.10, linewidth=0)
         axes.set_title(title)
         _rho_axis(axes)
     right.set(ylabel="canvas length L (tokens)", title="ρ-EOS Asym")
@@ -81,8 +94,7 @@ def expansion_functions() -> Any:
     rho = np.linspace(0, 1, 1001)
     low, high = ASYM
     for number, (name, colour) in enumerate(EXPANSION_COLOURS.items()):
-        region = {"rho_low": low, "rho_high": high}
-        params = RhoEosParams.from_mapping({"expansion": name, **region})
+        params = RhoEosParams.from_mapping(rho_eos(ASYM, expansion=name))
         change = [_length_change(float(value), params) for value in rho]
         axes.plot(rho, change, color=colour, label=name, linewidth=8 - 3 * number)  # none hidden
     axes.axvspan(low, high, color=style.REGION, alpha=0.10, linewidth=0)
@@ -104,21 +116,19 @@ def _length_change(rho: float, params: ExpansionParams) -> int:
     return expansion_factor(rho, params) * (1 if rho < low else -1)
 
 
-def e_ratio(study: Study, plan: Plan) -> Any:
+def e_ratio(study: Study, plan: Plan, lengths: Sequence[int]) -> Any:
     """Every sample a point: fixed lengths are columns, adaptive ones follow the answer."""
     figure, grid = style.panels(len(plan.tasks), width=5.4)
-    lengths = (*study.profile.figure_lengths, study.profile.max_length)
     for axes, task in zip(grid[0], plan.tasks, strict=True):
-        for series, (colour, marker) in style.POLICIES.items():
-            rows = [row for row in plan.rows if _series(row.label) == series]
-            lines = [line for row in rows for line in study.cell(row, task).lines()]
+        for series, (colour, marker) in POLICIES.items():
+            lines = [line for of_row in _answers(study, plan, task, series) for line in of_row]
             axes.scatter(
                 [line["n_token"] for line in lines],
                 [100 * line["e_ratio"] for line in lines],
                 s=36, alpha=0.6, color=colour, marker=marker, linewidths=0,
                 label=series if lines else None,
             )  # fmt: skip
-        style.length_axis(axes, tuple(sorted(set(lengths))))
+        style.length_axis(axes, lengths)
         axes.set(xlabel="N_token, final canvas (tokens)", ylim=(-3, 103), title=task)
     grid[0][0].set_ylabel("E_ratio (%)")
     style.legend_beside(grid[0][-1], "each sample")
@@ -131,9 +141,8 @@ def trade_off(study: Study, main: Plan) -> Any:
     rows = -(-len(main.tasks) // columns)
     figure, grid = style.panels(columns, rows, width=5.6, height=4.0)
     for axes, task in zip(grid.flat, main.tasks, strict=False):
-        for series, (colour, marker) in style.POLICIES.items():
-            points = [_point(study.cell(row, task).lines()) for row in main.rows
-                      if _series(row.label) == series]  # fmt: skip
+        for series, (colour, marker) in POLICIES.items():
+            points = [_point(lines) for lines in _answers(study, main, task, series)]
             if not points:
                 continue
             cost, accuracy, error = np.array(points).T
@@ -159,13 +168,10 @@ def _point(lines: Sequence[Line]) -> tuple[float, float, float]:
     return cost, 100 * accuracy.mean, 100 * (accuracy.error or 0.0)
 
 
-def _series(label: str) -> str:
-    """The policy a row belongs to: a fixed length's label without the length."""
-    return "fixed, " + label.partition(", ")[2] if label.startswith("fixed ") else label
-
-
-def _line(axes: Any, curve: Curve, colour: Any, label: str) -> None:
-    axes.plot(curve.x, curve.mean, color=colour, label=label)
+def _answers(study: Study, plan: Plan, task: str, series: str) -> list[list[Line]]:
+    """The answers of each row of a series."""
+    rows = [row for row in plan.rows if (row.series or row.label) == series]
+    return [study.cell(row, task).lines() for row in rows]
 
 
 def _rho_axis(axes: Any) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from rho_eos.reproduce.plan import DAEDAL, REGIONS, RHO_ASYM, RHO_SYM, one_token_label, region_label
+from rho_eos.evals.studies.contenders import DAEDAL, RHO_ASYM, RHO_SYM
+from rho_eos.reproduce.plan import REGIONS, one_token_label, region_label
 
 SOURCE = "arXiv 2601.22527"
 INSTRUCT, LLADA_15 = "LLaDA-8B-Instruct", "LLaDA-1.5"

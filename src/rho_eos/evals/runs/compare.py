@@ -6,7 +6,7 @@ sign test for costs, on the samples that cost one of them less. The change of a 
 compared, and McNemar's test is the sign test on those.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from rho_eos.evals.runs.stats import (
 )
 from rho_eos.evals.runs.table import Table
 
+ACCURACY = "Acc"
 COSTS = (("nfe", "NFE"), ("positions_evaluated", "positions"), ("n_token", "N_token"))
 EXACT = ("positions_exact", "exact")  # positions, if there were no cache
 COLUMNS = ("run", "against", "task", "metric", "n", "change", "95%", "better", "worse", "p")
@@ -34,10 +35,6 @@ class Run:
 
     def of(self, task: str) -> list[Line]:
         return [line for line in self.lines if line["task"] == task]
-
-    @property
-    def tasks(self) -> list[str]:
-        return list(dict.fromkeys(line["task"] for line in self.lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,14 @@ class Change:
     def p(self) -> float:
         return sign_test(self.better, self.worse)
 
+    def shown(self) -> tuple[str, str, str]:
+        """The change, its interval and p, as tables show them."""
+        form = "{:+.1f}" if self.metric == ACCURACY else "{:.2f}"
+        scale, sign = (100, "") if self.metric == ACCURACY else (1, "×")
+        change, low, high = (form.format(scale * value) for value in (self.change, *self.interval))
+        p = "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
+        return f"{sign}{change}", f"{low} to {high}", p
+
 
 def compare(lines: Sequence[Line], baseline: Sequence[Line]) -> list[Change]:
     """Lines of one task each, metric by metric; nothing if they have no sample in common."""
@@ -63,11 +68,12 @@ def compare(lines: Sequence[Line], baseline: Sequence[Line]) -> list[Change]:
         return []
     ours = [line for line in lines if line["sample"] in samples]
     theirs = [line for line in baseline if line["sample"] in samples]
-    asked = all("nfe" in line for line in (*ours, *theirs))
-    cached = any(summary.cached for each in (ours, theirs) for summary in summarise(each))
-    compared = (*COSTS, EXACT) if cached else COSTS
-    costs = [_cost_change(ours, theirs, *cost) for cost in compared if asked]
-    return [_accuracy_change(ours, theirs), *costs]
+    metrics = [("correct", ACCURACY)]
+    if all("nfe" in line for line in (*ours, *theirs)):
+        metrics += COSTS
+        if any(summary.cached for each in (ours, theirs) for summary in summarise(each)):
+            metrics.append(EXACT)
+    return [_change(metric, per_sample(ours, f), per_sample(theirs, f)) for f, metric in metrics]
 
 
 def _shared(lines: Sequence[Line], baseline: Sequence[Line]) -> set[str]:
@@ -80,28 +86,17 @@ def _shared(lines: Sequence[Line], baseline: Sequence[Line]) -> set[str]:
     return {line["sample"] for line in lines} & set(theirs)
 
 
-def _accuracy_change(ours: Sequence[Line], theirs: Sequence[Line]) -> Change:
-    right, base = _paired(ours, theirs, "correct")
-    gains = [a - b for a, b in zip(right, base, strict=True)]
-    change, interval = mean_of(gains).mean, mean_interval(gains)
-    better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-    return Change("Acc", len(gains), change, interval, better, worse)
-
-
-def _cost_change(ours: Sequence[Line], theirs: Sequence[Line], field: str, metric: str) -> Change:
-    cost, base = _paired(ours, theirs, field)
-    pairs = list(zip(cost, base, strict=True))
-    ratio, interval = ratio_of_means(cost, base).mean, ratio_interval(cost, base)
-    cheaper, dearer = sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)
-    return Change(metric, len(pairs), ratio, interval, cheaper, dearer)
-
-
-def _paired(
-    ours: Sequence[Line], theirs: Sequence[Line], field: str
-) -> tuple[list[float], list[float]]:
-    """The values of both, sample by sample."""
-    our, their = per_sample(ours, field), per_sample(theirs, field)
-    return list(our.values()), [their[sample] for sample in our]
+def _change(metric: str, ours: Mapping[str, float], theirs: Mapping[str, float]) -> Change:
+    """Both have a value for each sample. More is better of accuracy, less of a cost."""
+    pairs = [(value, theirs[sample]) for sample, value in ours.items()]
+    more, less = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
+    if metric == ACCURACY:
+        gains = [a - b for a, b in pairs]
+        mean, interval = mean_of(gains).mean, mean_interval(gains)
+        return Change(metric, len(pairs), mean, interval, better=more, worse=less)
+    costs, base = [a for a, _ in pairs], [b for _, b in pairs]
+    ratio, interval = ratio_of_means(costs, base).mean, ratio_interval(costs, base)
+    return Change(metric, len(pairs), ratio, interval, better=less, worse=more)
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
@@ -131,33 +126,19 @@ def runs_table(runs: Sequence[Run]) -> Table:
 
 def tests_table(runs: Sequence[Run]) -> Table:
     """Every run against the first, task by task and metric by metric."""
-    rows = list(_rows(runs))
+    baseline = runs[0]
+    rows = [
+        [run.name, baseline.name, task, *_cells(change)]
+        for task in dict.fromkeys(line["task"] for line in baseline.lines)
+        for run in runs[1:]
+        for change in compare(run.of(task), baseline.of(task))
+    ]
     if not rows:
-        raise UserError(f"no run has a sample in common with the first, {runs[0].name}")
+        raise UserError(f"no run has a sample in common with the first, {baseline.name}")
     return Table(COLUMNS, rows, labels=4)
 
 
-def _rows(runs: Sequence[Run]) -> Iterator[list[str]]:
-    baseline = runs[0]
-    for task in baseline.tasks:
-        for run in runs[1:]:
-            for change in compare(run.of(task), baseline.of(task)):
-                yield [run.name, baseline.name, task, *_cells(change)]
-
-
 def _cells(change: Change) -> list[str]:
-    def shown(value: float) -> str:
-        return f"{100 * value:+.1f}" if change.metric == "Acc" else f"{value:.2f}"
-
-    low, high = change.interval
-    sign = "" if change.metric == "Acc" else "×"
-    p = "<0.001" if change.p < 0.001 else f"{change.p:.3f}"
-    return [
-        change.metric,
-        f"{change.samples}",
-        f"{sign}{shown(change.change)}",
-        f"{shown(low)} to {shown(high)}",
-        f"{change.better}",
-        f"{change.worse}",
-        p,
-    ]
+    value, interval, p = change.shown()
+    counts = f"{change.better}", f"{change.worse}"
+    return [change.metric, f"{change.samples}", value, interval, *counts, p]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rho_eos.evals.runs.run_folder import Line, read_samples, write_json
+from rho_eos.evals.runs.run_folder import Line, write_json
 from rho_eos.evals.runs.stats import Estimate, mean_of, ratio_of_means
 from rho_eos.evals.runs.table import Table
 
@@ -29,7 +29,7 @@ COLUMNS = (
     *("run", "task", "n", "Acc %", "E_token", "N_token", "E_ratio %"),
     *("NFE", "positions", "exact", "refreshes", "tokens/NFE", "Step", "seconds"),
 )
-#: They tell nothing new where no forward used the cache: shown only if one did.
+#: Columns that say nothing new where no forward used a cache; they are shown only if one did.
 OF_THE_CACHE = ("exact", "refreshes")
 #: What a line holds instead of a field, if it was written before there was a cache.
 _BEFORE_THE_CACHE = {"positions_exact": "positions_evaluated", "refreshes": "nfe"}
@@ -50,7 +50,7 @@ class TaskSummary:
 
     @property
     def cached(self) -> bool:
-        """Whether some forward computed a window only."""
+        """Whether some forward computed fewer positions than there were."""
         costs = self.costs
         return bool(costs) and costs["positions_evaluated"].mean < costs["positions_exact"].mean
 
@@ -125,16 +125,19 @@ def _row(columns: Sequence[str], name: str, summary: TaskSummary) -> list[str]:
     cost = {
         heading: shown(summary.costs.get(field), decimals) for field, heading, decimals in COSTS
     }
-    count = f"{summary.samples}" + (f"×{summary.repeats}" if summary.repeats > 1 else "")
     cells = cost | {
         "run": name,
         "task": summary.task,
-        "n": count,
+        "n": count(summary.samples, summary.repeats),
         "Acc %": shown(summary.accuracy, 1, scale=100),
         "E_ratio %": shown(summary.e_ratio, 1, scale=100),
         "seconds": f"{summary.seconds:.0f}" if summary.costs else NONE,
     }
     return [cells[column] for column in columns]
+
+
+def count(samples: int, repeats: int) -> str:
+    return f"{samples}×{repeats}" if repeats > 1 else f"{samples}"
 
 
 def shown(estimate: Estimate | None, decimals: int, scale: float = 1) -> str:
@@ -151,8 +154,3 @@ def write_summary(folder: Path, lines: Iterable[Line]) -> list[TaskSummary]:
     write_json(folder / "summary.json", [summary.as_dict() for summary in summaries])
     summary_table([(folder.name, summaries)]).write(folder / "summary")
     return summaries
-
-
-def read_run(folder: Path) -> tuple[str, list[Line]]:
-    """A run's name and its samples."""
-    return folder.absolute().name, read_samples(folder)
