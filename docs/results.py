@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rho_eos.evals.studies.findings import Finding, comparable, result_of
+from rho_eos.evals.studies.findings import Finding, result_of
 from rho_eos.evals.studies.survey import SURVEYS
 from rho_eos.evals.studies.survey_figure import write_figure
 
@@ -40,7 +40,7 @@ def fill(page: str, folder: Path) -> str:
 
 
 def table(path: Path) -> str:
-    """A table's file without its heading, which the page has already; its picture lies elsewhere."""
+    """A table's file without its heading, which the page has already."""
     text = path.read_text(encoding="utf-8").partition("\n")[2].lstrip("\n")
     return re.sub(r"\]\(([a-z-]+\.png)\)", r"](results/\1)", text)
 
@@ -72,12 +72,11 @@ def join_survey(name: str, folder: Path, earlier: Path) -> None:
     policies = list(dict.fromkeys(policy for _, policy, _ in found))
     ordered = sorted(
         found.values(),
-        key=lambda row: (sections.index(row.section), policies.index(row.policy), row.start),
+        key=lambda row: (sections.index(row.section), policies.index(row.policy), row.start or 0),
     )
-    joined = comparable(ordered)
     told = {"asked": now["asked"], "words": now["words"]}
-    result_of(name, now["title"], joined, told).write(folder)
-    write_figure(joined, folder / name)
+    result_of(name, now["title"], ordered, told).write(folder)
+    write_figure(ordered, folder / name)
 
 
 def main(folder: Path, docs: Path = DOCS) -> None:

@@ -78,8 +78,8 @@ def test_a_run_with_the_cache_shows_both_costs_and_its_refreshes() -> None:
         ["saving", "40", "100", "1.0"],
     ]
     [summary] = summarise(saving)
-    assert summary.as_dict()["positions_exact"]["mean"] == 100
-    assert summary.as_dict()["refreshes"]["mean"] == 1
+    assert summary.costs["positions_exact"].mean == 100
+    assert summary.costs["refreshes"].mean == 1
 
 
 def test_every_form_holds_every_cell() -> None:

@@ -76,7 +76,8 @@ def test_a_model_gives_all_tables_and_figures_and_again_without_being_loaded(
     assert set(next(iter(main.values()))) >= METRICS
     assert list(main) == [
         "fixed 4, one token a step",
-        *("fixed 4, τ rule", "fixed 8, τ rule", "DAEDAL", "ρ-EOS Sym", "ρ-EOS Asym"),
+        *("fixed 4, τ rule", "fixed 8, τ rule", "fixed 16, τ rule"),
+        *("DAEDAL", "ρ-EOS Sym", "ρ-EOS Asym"),
     ]
     assert main["fixed 4, one token a step"]["NFE"] == "4.0"  # one sample: no standard error
     assert main["fixed 8, τ rule"]["N_token"] == "8.0 ± 0.0"
@@ -108,14 +109,14 @@ def test_tables_share_cells(
 ) -> None:
     monkeypatch.setattr("rho_eos.reproduce.figures.write_figures", lambda *_: None)  # takes long
     study, source = small_study(byte_checkpoint, tmp_path / "out"), Script()
-    assert len(run(study, source, "main").ran) == 6
+    assert len(run(study, source, "main").ran) == 7
     assert len(run(study, source, "thresholds").ran) == 2  # Sym and Asym are the main table's
     assert len(run(study, source, "signals").ran) == 2  # so are DAEDAL and ρ-EOS Asym
     assert len(run(study, source, "expansion").ran) == 2  # exponential is the region [0.4, 0.6]
     assert len(run(study, source, "init-length").ran) == 3
     assert len(run(study, source, "figures").ran) == 4  # with a trace, from two lengths each
     assert run(study, source, "all").ran == []
-    assert source.opened == 6 + 2 + 2 + 2 + 3 + 4
+    assert source.opened == 7 + 2 + 2 + 2 + 3 + 4
 
 
 def test_what_decides_the_results_decides_the_folder(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_interrupted_again_and_again_nothing_is_lost_or_asked_twice(
             asked += source.asked
     cells = study.cells(plan_tables("main", SMALL, []))
     answers = [line["id"] for cell in cells for line in cell.lines()]
-    assert interruptions >= 2 and len(answers) == sum(cell.samples for cell in cells) == 11
+    assert interruptions >= 2 and len(answers) == sum(cell.samples for cell in cells) == 13
     assert len(asked) <= len(answers) + interruptions  # at most the one that was being graded
     assert (tmp_path / "out" / "main.md").exists()
 
@@ -168,7 +169,7 @@ def test_a_dry_run_counts_and_leaves_nothing(
 ) -> None:
     words = ("reproduce", "main", "-m", byte_checkpoint, "--profile", "small", "--limit", "2")
     result = command(*words, "--dry-run", "--out", tmp_path / "out")
-    assert result.code == 0 and "0 of 6 cells are finished" in result.out
+    assert result.code == 0 and "0 of 7 cells are finished" in result.out
     [row] = [line for line in result.out.splitlines() if "one token a step" in line]
     assert "0 of 1" in row and row.split()[-1] == str(4 * (100 + 4))
     assert not (tmp_path / "out").exists()
@@ -221,6 +222,5 @@ def test_the_embedded_model_is_asked_for_a_quarter_of_the_papers_lengths() -> No
     assert choose_profile(EngineConfig(model="tiny"), None) is TINY
     assert choose_profile(EngineConfig(model="GSAI-ML/LLaDA-1.5"), None) is PAPER
     assert choose_profile(EngineConfig(model="my/own"), "tiny") is TINY
-    for field in ("fixed_lengths", "initial_lengths", "figure_lengths"):
-        assert [4 * length for length in getattr(TINY, field)] == list(getattr(PAPER, field))
-    assert (4 * TINY.initial_length, 4 * TINY.max_length) == (64, 2048)
+    assert [4 * length for length in TINY.lengths] == list(PAPER.lengths)
+    assert (PAPER.lengths[0], PAPER.lengths[-1]) == (64, 2048)

@@ -60,8 +60,9 @@ def run_study(
         return EngineAnswers(load(engine_options))
 
     try:
-        with _Bars(console, cells) as bars:
-            results = run(open_model, bars.show)
+        bar = _Bar(console, cells)
+        with bar.bars:
+            results = run(open_model, bar.show)
     except KeyboardInterrupt:
         console.print("rho-eos: interrupted; run the same command again to continue")
         return 130
@@ -97,45 +98,32 @@ def _show_plan(study: "Study", cells: "Sequence[Cell]") -> int:
     return 0
 
 
-class _Bars:
-    """A bar for all cells, which counts estimated positions so that the time left means something,
-    and one for the cell that is running."""
+class _Bar:
+    """All cells, counted in estimated positions so that the time left means something; beside it
+    the cell that is running. A log gets a line for each cell."""
 
     def __init__(self, console: Any, cells: "Sequence[Cell]") -> None:
         from rho_eos.cli.progress import progress_bars
 
         self._console = console
-        self._count = len(cells)
-        self._done = sum(cell.finished for cell in cells)
+        self._count, self._done = len(cells), sum(cell.finished for cell in cells)
         self._before = 0.0  # positions of the cells that this command has finished
-        self._bars = progress_bars(console)
-        self._bars.speed_estimate_period = 600
+        self.bars = progress_bars(console)
+        self.bars.speed_estimate_period = 600
         pending = sum(cell.positions for cell in cells if not cell.finished)
-        self._all = self._bars.add_task("positions", total=round(pending), note=self._cells())
-        self._cell = self._bars.add_task("", total=None, note="", visible=False)
-
-    def __enter__(self) -> "_Bars":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
+        self._task = self.bars.add_task("positions", total=round(pending), note="")
 
     def show(self, cell: "Cell", progress: "Progress") -> None:
-        name, share = f"{cell.label} · {cell.task}", progress.done / progress.total
-        note = f"{progress.correct / progress.done:.1%} right" if progress.done else ""
-        self._bars.update(
-            self._cell, description=name, completed=progress.done, total=progress.total,
-            note=note, visible=True,
-        )  # fmt: skip
-        if progress.done == progress.total:
-            self._done += 1
-            if not self._console.is_terminal:
-                done = f"[{self._done}/{self._count}] {name}: {progress.done}/{progress.total}"
-                self._console.print(f"{done}, {note}", markup=False)
-        at = round(self._before + share * cell.positions)
-        self._bars.update(self._all, completed=at, note=self._cells())
-        self._before += cell.positions if share == 1 else 0
+        from rich.markup import escape
 
-    def _cells(self) -> str:
-        return f"{self._done} of {self._count} cells"
+        share = progress.done / progress.total
+        right = f", {progress.correct / progress.done:.1%} right" if progress.done else ""
+        told = f"{cell.label} · {cell.task}: {progress.done}/{progress.total}{right}"
+        at = round(self._before + share * cell.positions)
+        note = f"[{self._done + 1}/{self._count}] {told}"
+        self.bars.update(self._task, completed=at, note=escape(note))
+        if share == 1:
+            self._done += 1
+            self._before += cell.positions
+            if not self._console.is_terminal:
+                self._console.print(note, markup=False)

@@ -1,24 +1,20 @@
-"""The paper's four figures, and the main table as a picture."""
+"""The paper's four figures."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from rho_eos.decoding.expansion import MULTIPLIERS, ExpansionParams, expansion_factor
 from rho_eos.decoding.policies.rho_eos import RhoEosParams
-from rho_eos.evals.runs.report import summarise
 from rho_eos.evals.runs.run_folder import Line
 from rho_eos.evals.studies import style
 from rho_eos.evals.studies.contenders import ASYM, DAEDAL, RHO_ASYM, RHO_SYM, rho_eos
 from rho_eos.evals.studies.study import Plan, Study
 from rho_eos.reproduce.curves import over_progress, over_steps
-from rho_eos.reproduce.plan import BY_THRESHOLD, ONE_TOKEN
-from rho_eos.reproduce.profiles import Profile
+from rho_eos.reproduce.plan import BY_THRESHOLD
 
 # Okabe and Ito's palette; the marker says the same again for those who print in grey.
 POLICIES = {
-    ONE_TOKEN: ("#999999", "s"),
     BY_THRESHOLD: ("#0072B2", "o"),
     DAEDAL: ("#E69F00", "D"),
     RHO_SYM: ("#009E73", "^"),
@@ -27,25 +23,24 @@ POLICIES = {
 EXPANSION_COLOURS = dict(zip(MULTIPLIERS, ("#56B4E9", "#0072B2", "#D55E00"), strict=True))
 
 
-def write_figures(
-    study: Study, profile: Profile, scatter: Plan, curves: Plan, main: Plan | None
-) -> None:
-    """PNG and SVG of each. The trade-off is drawn where the main table was made as well."""
+def write_figures(study: Study, scatter: Plan, curves: Plan) -> None:
+    """PNG and SVG of each. Half of the curves are of fixed lengths, the others of ρ-EOS."""
     [task] = curves.tasks
-    traced = [study.cell(row, task).lines(traces=True) for row in curves.rows]
-    lengths = profile.figure_lengths
-    fixed = dict(zip(lengths, traced[: len(lengths)], strict=True))
-    adaptive = dict(zip(lengths, traced[len(lengths) :], strict=True))
+    fixed, adaptive = (
+        {
+            row.params.initial_length: study.cell(row, task).lines(traces=True)
+            for row in curves.rows
+            if row.params.policy == policy
+        }
+        for policy in ("fixed", "rho-eos")
+    )
     with style.applied():
-        drawn = {
+        for name, figure in {
             "rho-over-steps": rho_over_steps(fixed, task),
             "expansion-functions": expansion_functions(),
-            "e-ratio": e_ratio(study, scatter, sorted({*lengths, profile.max_length})),
+            "e-ratio": e_ratio(study, scatter),
             "convergence": convergence(fixed, adaptive, task),
-        }
-        if main is not None:
-            drawn["trade-off"] = trade_off(study, main)
-        for name, figure in drawn.items():
+        }.items():
             style.save(figure, study.folder / name)
 
 
@@ -116,12 +111,15 @@ def _length_change(rho: float, params: ExpansionParams) -> int:
     return expansion_factor(rho, params) * (1 if rho < low else -1)
 
 
-def e_ratio(study: Study, plan: Plan, lengths: Sequence[int]) -> Any:
+def e_ratio(study: Study, plan: Plan) -> Any:
     """Every sample a point: fixed lengths are columns, adaptive ones follow the answer."""
     figure, grid = style.panels(len(plan.tasks), width=5.4)
+    fixed = [row.params.initial_length for row in plan.rows if row.params.policy == "fixed"]
+    lengths = sorted({*fixed, plan.rows[0].params.max_new_tokens})
     for axes, task in zip(grid[0], plan.tasks, strict=True):
         for series, (colour, marker) in POLICIES.items():
-            lines = [line for of_row in _answers(study, plan, task, series) for line in of_row]
+            rows = [row for row in plan.rows if (row.series or row.label) == series]
+            lines = [line for row in rows for line in study.cell(row, task).lines()]
             axes.scatter(
                 [line["n_token"] for line in lines],
                 [100 * line["e_ratio"] for line in lines],
@@ -133,45 +131,6 @@ def e_ratio(study: Study, plan: Plan, lengths: Sequence[int]) -> Any:
     grid[0][0].set_ylabel("E_ratio (%)")
     style.legend_beside(grid[0][-1], "each sample")
     return figure
-
-
-def trade_off(study: Study, main: Plan) -> Any:
-    """Accuracy against positions evaluated: up and to the left is better."""
-    columns = min(2, len(main.tasks))
-    rows = -(-len(main.tasks) // columns)
-    figure, grid = style.panels(columns, rows, width=5.6, height=4.0)
-    for axes, task in zip(grid.flat, main.tasks, strict=False):
-        for series, (colour, marker) in POLICIES.items():
-            points = [_point(lines) for lines in _answers(study, main, task, series)]
-            if not points:
-                continue
-            cost, accuracy, error = np.array(points).T
-            axes.errorbar(
-                cost, accuracy, yerr=error, color=colour, marker=marker, markersize=8,
-                elinewidth=1, label=series, linewidth=1.4 if len(points) > 1 else 0,
-            )  # fmt: skip
-        axes.set(title=task, xscale="log", ylim=(-4, 104))
-    for axes in grid.flat[len(main.tasks) :]:
-        axes.set_visible(False)
-    for axes in grid[:, 0]:
-        axes.set_ylabel("accuracy (%) ± standard error")
-    for axes in grid[-1]:
-        axes.set_xlabel("positions evaluated per sample")
-    style.legend_beside(grid[0][-1], "fixed lengths are joined,\nshort to long")
-    return figure
-
-
-def _point(lines: Sequence[Line]) -> tuple[float, float, float]:
-    [summary] = summarise(lines)
-    accuracy = summary.accuracy
-    cost = summary.costs["positions_evaluated"].mean
-    return cost, 100 * accuracy.mean, 100 * (accuracy.error or 0.0)
-
-
-def _answers(study: Study, plan: Plan, task: str, series: str) -> list[list[Line]]:
-    """The answers of each row of a series."""
-    rows = [row for row in plan.rows if (row.series or row.label) == series]
-    return [study.cell(row, task).lines() for row in rows]
 
 
 def _rho_axis(axes: Any) -> None:

@@ -9,7 +9,6 @@ which tables show in their column n: one token a step is run at the four shortes
 samples.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rho_eos.base.errors import UserError
@@ -23,43 +22,32 @@ class Profile:
 
     name: str
     scale: Scale  # its tasks are those of the main table
-    tasks: Mapping[str, tuple[str, ...]]  # of the other tables, and of the figures
-    fixed_lengths: tuple[int, ...]
-    one_token_lengths: tuple[int, ...]  # of fixed_lengths, those also run one token a step
+    signal_tasks: tuple[str, ...]
+    figure_tasks: tuple[str, ...]
+    lengths: tuple[int, ...]  # the first is L_init, the last L_max, all are tried as fixed ones
+    one_token_lengths: tuple[int, ...]  # those also run one token a step
     one_token_samples: int | None  # of each task; None: as many as for everything else
-    initial_length: int
-    initial_lengths: tuple[int, ...]  # of the table that varies it
-    max_length: int
-    figure_lengths: tuple[int, ...]
     traced_samples: int = 8  # behind each curve of ρ over steps
 
 
 PAPER = Profile(
     name="paper",
     scale=PUBLISHED_MODELS,
-    tasks={"signals": ("gsm8k", "mbpp"), "figures": ("gsm8k",)},
-    fixed_lengths=(64, 128, 256, 512, 1024, 2048),
+    signal_tasks=("gsm8k", "mbpp"),
+    figure_tasks=("gsm8k",),
+    lengths=(64, 128, 256, 512, 1024, 2048),
     one_token_lengths=(64, 128, 256, 512, 1024, 2048),
     one_token_samples=None,
-    initial_length=64,
-    initial_lengths=(128, 256, 512, 1024),
-    max_length=2048,
-    figure_lengths=(64, 128, 256, 512, 1024),
 )
-
 TINY = Profile(
     name="tiny",
     scale=EMBEDDED_MODELS,
-    tasks={"signals": ("tiny-gsm", "tiny-mbpp"), "figures": ("tiny-gsm", "tiny-mbpp")},
-    fixed_lengths=(16, 32, 64, 128, 256, 512),
+    signal_tasks=("tiny-gsm", "tiny-mbpp"),
+    figure_tasks=("tiny-gsm", "tiny-mbpp"),
+    lengths=(16, 32, 64, 128, 256, 512),
     one_token_lengths=(16, 32, 64, 128),
     one_token_samples=12,
-    initial_length=16,
-    initial_lengths=(32, 64, 128, 256),
-    max_length=512,
-    figure_lengths=(16, 32, 64, 128, 256),
 )
-
 PROFILES = {profile.name: profile for profile in (PAPER, TINY)}
 
 

@@ -3,20 +3,20 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rho_eos import __version__
 from rho_eos.evals.runs.sources import AnswerSource
 from rho_eos.evals.studies.result import Result
-from rho_eos.evals.studies.study import Plan, Study, Watch, drawing, read_about
-from rho_eos.reproduce.plan import TABLES
+from rho_eos.evals.studies.study import Plan, Study, Watch, drawing
+from rho_eos.reproduce.plan import TITLES
 from rho_eos.reproduce.profiles import Profile
 from rho_eos.reproduce.tables import COMPARISON, comparison_of, table_of
 
-TABLE_TITLES = {name: title for name, (title, *_) in TABLES.items()} | {"comparison": COMPARISON}
+TABLE_TITLES = TITLES | {"comparison": COMPARISON}
 FIGURE_TITLES = {
     "rho-over-steps": "ρ over steps at fixed lengths",
     "expansion-functions": "The expansion functions E(ρ)",
     "e-ratio": "E_ratio against N_token, sample by sample",
     "convergence": "Convergence of ρ: fixed lengths, and ρ-EOS from several initial lengths",
-    "trade-off": "Accuracy against cost: the main table as a picture",
 }
 
 
@@ -36,7 +36,7 @@ def reproduce(
     for plan in tables:
         study.run(plan, open_source, watch, unsafe_code)
         made = [table_of(study, profile, plan)]
-        made += [comparison_of(study, profile, plan)] if plan.name == "main" else []
+        made += [comparison_of(study, plan)] if plan.name == "main" else []
         for result in made:
             result.write(study.folder)
         results += made
@@ -44,20 +44,18 @@ def reproduce(
     if figures:
         for plan in figures:
             study.run(plan, open_source, watch, unsafe_code)
-        main = next((plan for plan in tables if plan.name == "main"), None)
-        drawn.write_figures(study, profile, *figures, main)
+        drawn.write_figures(study, *figures)
         write_index(study)
     return results
 
 
 def write_index(study: Study) -> None:
     """`index.md`: one page that links all tables and figures that the folder holds."""
-    folder, facts = study.folder, read_about(study.folder)
-    assert facts is not None
+    folder, facts = study.folder, study.asked()
     lines = [
         "# Reproduction of ρ-EOS (arXiv 2601.22527)\n",
         f"Model `{facts['model']}` (weights {facts['weights']}), {study.samples_note()}, "
-        f"rho-eos {facts['rho-eos']}, {facts['made']}.\n",
+        f"rho-eos {__version__}.\n",
         "## Tables\n",
         *(
             f"- [{title}]({name}.md) · [CSV]({name}.csv) · [LaTeX]({name}.tex)"

@@ -52,14 +52,6 @@ class Change:
     def p(self) -> float:
         return sign_test(self.better, self.worse)
 
-    def shown(self) -> tuple[str, str, str]:
-        """The change, its interval and p, as tables show them."""
-        form = "{:+.1f}" if self.metric == ACCURACY else "{:.2f}"
-        scale, sign = (100, "") if self.metric == ACCURACY else (1, "×")
-        change, low, high = (form.format(scale * value) for value in (self.change, *self.interval))
-        p = "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
-        return f"{sign}{change}", f"{low} to {high}", p
-
 
 def compare(lines: Sequence[Line], baseline: Sequence[Line]) -> list[Change]:
     """Lines of one task each, metric by metric; nothing if they have no sample in common."""
@@ -126,19 +118,34 @@ def runs_table(runs: Sequence[Run]) -> Table:
 
 def tests_table(runs: Sequence[Run]) -> Table:
     """Every run against the first, task by task and metric by metric."""
-    baseline = runs[0]
-    rows = [
-        [run.name, baseline.name, task, *_cells(change)]
-        for task in dict.fromkeys(line["task"] for line in baseline.lines)
-        for run in runs[1:]
-        for change in compare(run.of(task), baseline.of(task))
-    ]
+    baseline, *others = runs
+    tasks = dict.fromkeys(line["task"] for line in baseline.lines)
+    rows = [row for task in tasks for row in tests_of(task, baseline, others)]
     if not rows:
         raise UserError(f"no run has a sample in common with the first, {baseline.name}")
     return Table(COLUMNS, rows, labels=4)
 
 
+def tests_of(task: str, baseline: Run, runs: Sequence[Run]) -> list[list[str]]:
+    """Rows of the table: each run against the baseline on one task."""
+    theirs = baseline.of(task)
+    return [
+        [run.name, baseline.name, task, *_cells(change)]
+        for run in runs
+        for change in compare(run.of(task), theirs)
+    ]
+
+
 def _cells(change: Change) -> list[str]:
-    value, interval, p = change.shown()
-    counts = f"{change.better}", f"{change.worse}"
-    return [change.metric, f"{change.samples}", value, interval, *counts, p]
+    form = "{:+.1f}" if change.metric == ACCURACY else "{:.2f}"
+    scale, sign = (100, "") if change.metric == ACCURACY else (1, "×")
+    value, low, high = (form.format(scale * x) for x in (change.change, *change.interval))
+    return [
+        change.metric,
+        f"{change.samples}",
+        f"{sign}{value}",
+        f"{low} to {high}",
+        f"{change.better}",
+        f"{change.worse}",
+        "<0.001" if change.p < 0.001 else f"{change.p:.3f}",
+    ]

@@ -6,9 +6,8 @@ smaller than it is. E_ratio is the ratio of the averages.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from rho_eos.evals.runs.run_folder import Line, write_json
 from rho_eos.evals.runs.stats import Estimate, mean_of, ratio_of_means
@@ -54,17 +53,6 @@ class TaskSummary:
         costs = self.costs
         return bool(costs) and costs["positions_evaluated"].mean < costs["positions_exact"].mean
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "task": self.task,
-            "samples": self.samples,
-            "repeats": self.repeats,
-            "accuracy": self.accuracy.as_dict(),
-            **{name: cost.as_dict() for name, cost in self.costs.items()},
-            "e_ratio": self.e_ratio and self.e_ratio.as_dict(),
-            "seconds": self.seconds,
-        }
-
 
 def summarise(lines: Iterable[Line]) -> list[TaskSummary]:
     by_task: dict[str, list[Line]] = defaultdict(list)
@@ -106,7 +94,7 @@ def _seconds(lines: list[Line]) -> float:
     return sum(last.values())
 
 
-def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]]) -> Table:
+def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]], heading: str = "run") -> Table:
     """Runs side by side, grouped by task: what is to be compared stands together."""
     tasks = list(dict.fromkeys(summary.task for _, of_run in runs for summary in of_run))
     cached = any(summary.cached for _, of_run in runs for summary in of_run)
@@ -118,7 +106,7 @@ def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]]) -> Table:
         for summary in of_run
         if summary.task == task
     ]
-    return Table(columns, rows, labels=2)
+    return Table([heading, *columns[1:]], rows, labels=2)
 
 
 def _row(columns: Sequence[str], name: str, summary: TaskSummary) -> list[str]:
@@ -151,6 +139,6 @@ def shown(estimate: Estimate | None, decimals: int, scale: float = 1) -> str:
 def write_summary(folder: Path, lines: Iterable[Line]) -> list[TaskSummary]:
     """summary.json and summary.{md,csv,tex} beside the samples."""
     summaries = summarise(lines)
-    write_json(folder / "summary.json", [summary.as_dict() for summary in summaries])
+    write_json(folder / "summary.json", [asdict(summary) for summary in summaries])
     summary_table([(folder.name, summaries)]).write(folder / "summary")
     return summaries

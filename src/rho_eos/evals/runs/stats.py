@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,9 +15,6 @@ class Estimate:
 
     mean: float
     error: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"mean": self.mean, "standard_error": self.error}
 
 
 def mean_of(values: Sequence[float]) -> Estimate:

@@ -26,10 +26,11 @@ COLUMNS = (
     *("NFE", "positions", "of Asym %", "edits", "ended early %"),
 )
 EXPLAINED = (
-    "Δ fixed: points of accuracy against the best fixed length of the section on these very "
-    "samples, the hardest opponent. positions: computed, of an answer; of Asym %: of what ρ-EOS "
-    "Asym computes from the same L_init. edits: changes of the length. ended early: wrong, with "
-    "the canvas full before an end of text, or a text shorter than nine tenths of the reference."
+    "L_init any: it makes no difference. Δ fixed: points of accuracy against the best fixed length "
+    "of the section on these very samples, the hardest opponent. positions: computed, of an "
+    "answer; of Asym %: of what ρ-EOS Asym computes from the same L_init, or on average. edits: "
+    "changes of the length. ended early: wrong, with the canvas full before an end of text, or a "
+    "text shorter than nine tenths of the reference."
 )
 
 
@@ -39,7 +40,7 @@ class SurveyRow(Row):
 
     section: str  # what it has in common with the rows that it is compared with
     policy: str  # as the table calls it
-    start: int
+    start: int | None  # None: one run stands for every initial length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class Finding:
 
     section: str
     policy: str
-    start: int
+    start: int | None
     samples: int
     repeats: int
     accuracy: Estimate
@@ -58,7 +59,6 @@ class Finding:
     nfe: float
     edits: float
     early: float  # the share of answers that ended before they were complete
-    starts_anywhere: bool = False  # one run stands for every initial length
     lines: Sequence[Line] = ()  # the answers themselves, where they are at hand
 
     @property
@@ -83,7 +83,7 @@ def findings(study: Study, rows: Sequence[SurveyRow], tasks: Sequence[str]) -> l
         cells = [study.cell(row, task) for task in tasks]
         if all(cell.finished for cell in cells):
             found.append(finding(row, [line for cell in cells for line in cell.lines()]))
-    return comparable(found)
+    return found
 
 
 def finding(row: SurveyRow, answers: Sequence[Line]) -> Finding:
@@ -104,7 +104,6 @@ def finding(row: SurveyRow, answers: Sequence[Line]) -> Finding:
         nfe=costs["nfe"].mean,
         edits=costs["adjustments"].mean,
         early=float(np.mean(list(per_sample(lines, "early").values()))),
-        starts_anywhere=row.params.starts_anywhere,
         lines=lines,
     )
 
@@ -115,19 +114,6 @@ def ended_early(line: Line) -> bool:
         return False
     full = line["finish_reason"] == FinishReason.LENGTH.value
     return full or len(line["text"].rstrip()) < SHORT * len(line["reference"].rstrip())
-
-
-def comparable(found: Sequence[Finding]) -> list[Finding]:
-    """A policy whose one run stands for all starts is shown only from where others started."""
-    starts: dict[str, set[int]] = {}
-    for each in found:
-        if not each.is_fixed and not each.starts_anywhere:
-            starts.setdefault(each.section, set()).add(each.start)
-    return [
-        each
-        for each in found
-        if not each.starts_anywhere or each.start in starts.get(each.section, {each.start})
-    ]
 
 
 def by_section(found: Sequence[Finding]) -> dict[str, list[Finding]]:
@@ -146,7 +132,7 @@ class Verdict:
     best_fixed: int | None  # the most accurate fixed length; of equals, the cheaper
     behind: Mapping[str, float]  # accuracy lost at most, by policies run from every initial length
     cost: Mapping[str, float]  # positions of those that keep up with it, the cheapest first
-    deceived: Mapping[str, Sequence[int]]  # policies, and from where
+    deceived: Mapping[str, Sequence[int | None]]  # policies, and from where
 
     @property
     def nearest(self) -> str | None:
@@ -179,7 +165,9 @@ class Verdict:
             )
         kept_up = ", ".join(f"{policy} ({cost:,.0f})" for policy, cost in self.cost.items())
         close = f"{100 * CLOSE:g} points of it from every L_init"
-        deceived = "; ".join(f"{name} from {_listed(at)}" for name, at in self.deceived.items())
+        deceived = "; ".join(
+            f"{name} from {', '.join(map(start_name, at))}" for name, at in self.deceived.items()
+        )
         one = 1 / self.samples
         return " ".join([
             f"The best fixed length is {self.best_fixed}.",
@@ -196,8 +184,8 @@ class Verdict:
         ])  # fmt: skip
 
 
-def _listed(starts: Sequence[int]) -> str:
-    return ", ".join(map(str, starts))
+def start_name(start: int | None) -> str:
+    return "any" if start is None else f"{start}"
 
 
 def best_fixed(of_section: Sequence[Finding]) -> Finding | None:
@@ -213,14 +201,14 @@ def verdict(of_section: Sequence[Finding]) -> Verdict:
     if best is None:
         return Verdict(policies, samples, None, {}, {}, {})
     others = [each for each in of_section if not each.is_fixed]
-    starts = {each.start for each in others}
+    starts = {each.start for each in others if each.start is not None}
     behind, cost, deceived = {}, {}, {}
     for policy in policies:
         members = [each for each in others if each.policy == policy]
         at = [each.start for each in members if _is_deceived(each, best)]
         if at:
             deceived[policy] = at
-        if members and len(members) == len(starts):
+        if members and {each.start for each in members} in ({None}, starts):
             behind[policy] = max(best.accuracy.mean - each.accuracy.mean for each in members)
             if behind[policy] <= CLOSE + 1e-9:
                 cost[policy] = sum(each.positions.mean for each in members) / len(members)
@@ -245,7 +233,8 @@ def result_of(name: str, title: str, found: Sequence[Finding], facts: Mapping[st
     rows, verdicts = [], {}
     for section, members in by_section(found).items():
         best = best_fixed(members)
-        asym = {each.start: each for each in members if each.policy == RHO_ASYM}
+        asym = {each.start: each.positions.mean for each in members if each.policy == RHO_ASYM}
+        asym |= {None: sum(asym.values()) / len(asym)} if asym else {}
         rows += [_cells(each, best, asym.get(each.start)) for each in members]
         verdicts[section] = verdict(members).as_dict()
     return Result(
@@ -260,13 +249,13 @@ def result_of(name: str, title: str, found: Sequence[Finding], facts: Mapping[st
     )
 
 
-def _cells(found: Finding, best: Finding | None, asym: Finding | None) -> list[str]:
+def _cells(found: Finding, best: Finding | None, asym: float | None) -> list[str]:
     gain = None if best is None else 100 * (found.accuracy.mean - best.accuracy.mean)
-    share = None if asym is None else 100 * found.positions.mean / asym.positions.mean
+    share = None if asym is None else 100 * found.positions.mean / asym
     return [
         found.section,
         found.policy,
-        f"{found.start}",
+        start_name(found.start),
         count(found.samples, found.repeats),
         shown(found.accuracy, 1, scale=100),
         NONE if gain is None else f"{gain:+.1f}",

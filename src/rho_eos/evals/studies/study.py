@@ -51,7 +51,6 @@ class Plan:
     title: str
     tasks: tuple[str, ...]
     rows: tuple[Row, ...]
-    heading: str = "policy"  # of the column that names the rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +137,20 @@ class Study:
         since tables of two models would overwrite each other."""
         if any(find_task(cell.task).runs_code for cell in cells if not cell.finished):
             probe_backend(unsafe_code)
-        found = read_about(self.folder)
-        if found is not None and found["model"] != self.config.model:
+        path, model = self.folder / ABOUT, self.config.model
+        try:
+            other = (
+                json.loads(path.read_text(encoding="utf-8"))["model"] if path.exists() else model
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"cannot read {path}: {error}") from error
+        if other != model:
             raise UserError(
-                f"{self.folder} holds a study of {found['model']}, not of "
-                f"{self.config.model}: give another --out"
+                f"{self.folder} holds a study of {other}, not of {model}: give another --out"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(self.folder / ABOUT, self.about())
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        write_json(path, {**self.asked(), "rho-eos": __version__, "made": made})
 
     def run(
         self,
@@ -163,18 +168,8 @@ class Study:
 
     def asked(self) -> dict[str, Any]:
         """Who was asked which samples."""
-        return {
-            "model": self.config.model,
-            "weights": str(self._model["weights"]),
-            "limit": self.limit,
-            "skip": self.skip,
-            "repeats": self.repeats,
-            "shuffle_seed": self.shuffle_seed,
-        }
-
-    def about(self) -> dict[str, Any]:
-        made = datetime.now(UTC).isoformat(timespec="seconds")
-        return {**self.asked(), "rho-eos": __version__, "made": made}
+        which = {name: getattr(self, name) for name in ("limit", "skip", "repeats", "shuffle_seed")}
+        return {"model": self.config.model, "weights": str(self._model["weights"]), **which}
 
     def samples_note(self) -> str:
         """Which samples were asked, in words."""
@@ -211,19 +206,6 @@ class Study:
                 raise UserError(f"skip is {self.skip}, but {task} has {there} samples")
             self._sizes[task] = there - self.skip
         return self._sizes[task]
-
-
-def read_about(folder: Path) -> dict[str, Any] | None:
-    """What a folder holds a study of; None if there is none yet."""
-    path = folder / ABOUT
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        content["model"]
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
-    return content
 
 
 def params_with(shared: Mapping[str, Any], own: Mapping[str, Any]) -> DecodeParams:

@@ -17,7 +17,7 @@ from rho_eos.decoding.registry import policies
 from rho_eos.decoding.schema import from_words, parameters
 from rho_eos.evals.runs.sources import AnswerSource
 from rho_eos.evals.studies.contenders import FIXED, Contender, contenders
-from rho_eos.evals.studies.findings import SurveyRow, findings, result_of
+from rho_eos.evals.studies.findings import SurveyRow, findings, result_of, start_name
 from rho_eos.evals.studies.result import Result
 from rho_eos.evals.studies.study import Plan, Study, Watch, drawing, params_with
 
@@ -87,7 +87,7 @@ def plan_survey(name: str, tasks: Sequence[str], part: Part) -> Survey:
     labels = [each.label for each in known]
     ordered = sorted(
         every.values(),
-        key=lambda row: (sections.index(row.section), labels.index(row.policy), row.start),
+        key=lambda row: (sections.index(row.section), labels.index(row.policy), row.start or 0),
     )
     return Survey(name, SURVEYS[name].title, tuple(tasks), rows, every=tuple(ordered))
 
@@ -122,12 +122,12 @@ def _rows(
                 continue
             usual = kind.fixed_starts if each.name == FIXED else STARTS
             for start in starts or usual:
-                own = {"initial_length": start, **each.own}
-                params = params_with(SHARED | point, own)
+                params = params_with(SHARED | point, {"initial_length": start, **each.own})
+                at: int | None = start
                 if params.starts_anywhere:  # one run serves them all
-                    params = params.replaced(initial_length=min(start, *starts, *STARTS))
-                label = f"{each.label} {'' if each.name == FIXED else 'from '}{start}, {section}"
-                yield SurveyRow(label, params, section=section, policy=each.label, start=start)
+                    at, params = None, params.replaced(initial_length=min(start, *starts, *STARTS))
+                label = f"{each.label} from {start_name(at)}, {section}"
+                yield SurveyRow(label, params, section=section, policy=each.label, start=at)
 
 
 def _repeats_exact(policy: str, cache: str) -> bool:

@@ -32,7 +32,7 @@ def draw(found: Sequence[Finding]) -> Any:
     several = {name: of for name, of in sections.items() if len({one.policy for one in of}) > 1}
     sections = several or sections
     drawn = [each for members in sections.values() for each in members]
-    starts = tuple(sorted({each.start for each in drawn}))
+    starts = tuple(sorted({each.start for each in drawn if each.start is not None}))
     height = 1.1 + LINE * len({each.policy for each in drawn})
     figure, grid = style.panels(len(MEASURES), len(sections), width=4.3, height=height)
     for row, (section, members) in zip(grid, sections.items(), strict=True):
@@ -49,6 +49,8 @@ def draw(found: Sequence[Finding]) -> Any:
         row[0].set_title(section)
     for start, (colour, marker) in style.length_marks(starts).items():  # of all sections
         grid[0][-1].plot([], [], color=colour, marker=marker, linestyle="", label=f"{start}")
+    if any(each.start is None for each in drawn):
+        grid[0][-1].plot([], [], color=style.INK, marker="o", linestyle="", label="any")
     style.legend_beside(grid[0][-1], "L_init")
     return figure
 
@@ -64,8 +66,10 @@ def _panel(
     marks = style.length_marks(starts)
     for each in members:
         number: Estimate = getattr(each, measure)
-        step = starts.index(each.start) / max(1, len(starts) - 1) - 0.5
-        colour, marker = marks[each.start]
+        step, (colour, marker) = 0.0, (style.INK, "o")  # where the start makes no difference
+        if each.start is not None:
+            step = starts.index(each.start) / max(1, len(starts) - 1) - 0.5
+            colour, marker = marks[each.start]
         axes.errorbar(
             scale * number.mean, labels.index(each.policy) + SPREAD * step,
             xerr=scale * (number.error or 0.0), color=colour, marker=marker, markersize=7,
