@@ -6,25 +6,19 @@ sign test for costs, on the samples that cost one of them less. The change of a 
 compared, and McNemar's test is the sign test on those.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rho_eos.base.errors import UserError
+from rho_eos.evals.runs import stats
 from rho_eos.evals.runs.report import per_sample, summarise, summary_table
 from rho_eos.evals.runs.run_folder import SETTINGS, Line, read_samples
-from rho_eos.evals.runs.stats import (
-    mean_interval,
-    mean_of,
-    ratio_interval,
-    ratio_of_means,
-    sign_test,
-)
 from rho_eos.evals.runs.table import Table
 
 ACCURACY = "Acc"
-COSTS = (("nfe", "NFE"), ("positions_evaluated", "positions"), ("n_token", "N_token"))
-EXACT = ("positions_exact", "exact")  # positions, if there were no cache
+COSTS = {"NFE": "nfe", "positions": "positions_evaluated", "N_token": "n_token"}
+EXACT = {"exact": "positions_exact"}  # positions, if there were no cache
 COLUMNS = ("run", "against", "task", "metric", "n", "change", "95%", "better", "worse", "p")
 
 
@@ -50,45 +44,47 @@ class Change:
 
     @property
     def p(self) -> float:
-        return sign_test(self.better, self.worse)
+        return stats.sign_test(self.better, self.worse)
+
+    def cells(self) -> list[str]:
+        """For the columns of a table from `metric` on."""
+        form, scale, sign = ("{:+.1f}", 100, "") if self.metric == ACCURACY else ("{:.2f}", 1, "×")
+        change, low, high = (form.format(scale * x) for x in (self.change, *self.interval))
+        p = "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
+        counts = f"{self.better}", f"{self.worse}"
+        return [self.metric, f"{self.samples}", f"{sign}{change}", f"{low} to {high}", *counts, p]
 
 
 def compare(lines: Sequence[Line], baseline: Sequence[Line]) -> list[Change]:
     """Lines of one task each, metric by metric; nothing if they have no sample in common."""
-    samples = _shared(lines, baseline)
-    if not samples:
-        return []
-    ours = [line for line in lines if line["sample"] in samples]
-    theirs = [line for line in baseline if line["sample"] in samples]
-    metrics = [("correct", ACCURACY)]
-    if all("nfe" in line for line in (*ours, *theirs)):
-        metrics += COSTS
-        if any(summary.cached for each in (ours, theirs) for summary in summarise(each)):
-            metrics.append(EXACT)
-    return [_change(metric, per_sample(ours, f), per_sample(theirs, f)) for f, metric in metrics]
-
-
-def _shared(lines: Sequence[Line], baseline: Sequence[Line]) -> set[str]:
-    """Samples of both; that an id means the same in both is checked, not believed."""
-    theirs = {line["sample"]: (line["prompt"], line["reference"]) for line in baseline}
-    for line in lines:
-        asked = (line["prompt"], line["reference"])
-        if theirs.get(line["sample"], asked) != asked:
+    asked = {line["sample"]: (line["prompt"], line["reference"]) for line in baseline}
+    for line in lines:  # that an id means the same in both is checked, not believed
+        ours = (line["prompt"], line["reference"])
+        if asked.get(line["sample"], ours) != ours:
             raise UserError(f"{line['sample']} is not the same question in both runs")
-    return {line["sample"] for line in lines} & set(theirs)
+    shared = {line["sample"] for line in lines} & set(asked)
+    sides = [[line for line in each if line["sample"] in shared] for each in (lines, baseline)]
+    if not shared:
+        return []
+    metrics = {ACCURACY: "correct"}
+    if all("nfe" in line for side in sides for line in side):
+        cached = any(summary.cached for side in sides for summary in summarise(side))
+        metrics |= COSTS | (EXACT if cached else {})
+    return [
+        _change(metric, *(list(per_sample(side, field).values()) for side in sides))
+        for metric, field in metrics.items()
+    ]
 
 
-def _change(metric: str, ours: Mapping[str, float], theirs: Mapping[str, float]) -> Change:
-    """Both have a value for each sample. More is better of accuracy, less of a cost."""
-    pairs = [(value, theirs[sample]) for sample, value in ours.items()]
-    more, less = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
+def _change(metric: str, ours: Sequence[float], theirs: Sequence[float]) -> Change:
+    """Values of the same samples. More is better of accuracy, less of a cost."""
+    gains = [a - b for a, b in zip(ours, theirs, strict=True)]
+    more, less = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     if metric == ACCURACY:
-        gains = [a - b for a, b in pairs]
-        mean, interval = mean_of(gains).mean, mean_interval(gains)
-        return Change(metric, len(pairs), mean, interval, better=more, worse=less)
-    costs, base = [a for a, _ in pairs], [b for _, b in pairs]
-    ratio, interval = ratio_of_means(costs, base).mean, ratio_interval(costs, base)
-    return Change(metric, len(pairs), ratio, interval, better=less, worse=more)
+        change, interval = stats.mean_of(gains).mean, stats.mean_interval(gains)
+        return Change(metric, len(gains), change, interval, better=more, worse=less)
+    ratio, interval = stats.ratio_of_means(ours, theirs).mean, stats.ratio_interval(ours, theirs)
+    return Change(metric, len(gains), ratio, interval, better=less, worse=more)
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
@@ -128,24 +124,8 @@ def tests_table(runs: Sequence[Run]) -> Table:
 
 def tests_of(task: str, baseline: Run, runs: Sequence[Run]) -> list[list[str]]:
     """Rows of the table: each run against the baseline on one task."""
-    theirs = baseline.of(task)
     return [
-        [run.name, baseline.name, task, *_cells(change)]
+        [run.name, baseline.name, task, *change.cells()]
         for run in runs
-        for change in compare(run.of(task), theirs)
-    ]
-
-
-def _cells(change: Change) -> list[str]:
-    form = "{:+.1f}" if change.metric == ACCURACY else "{:.2f}"
-    scale, sign = (100, "") if change.metric == ACCURACY else (1, "×")
-    value, low, high = (form.format(scale * x) for x in (change.change, *change.interval))
-    return [
-        change.metric,
-        f"{change.samples}",
-        f"{sign}{value}",
-        f"{low} to {high}",
-        f"{change.better}",
-        f"{change.worse}",
-        "<0.001" if change.p < 0.001 else f"{change.p:.3f}",
+        for change in compare(run.of(task), baseline.of(task))
     ]
