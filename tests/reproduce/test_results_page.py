@@ -53,7 +53,8 @@ def write_survey(
         Finding(
             section="τ 0.9, exact", policy=policy, start=start, samples=800, repeats=1,
             accuracy=Estimate(accuracy / 100, 0.005), e_ratio=Estimate(0.5, 0.005),
-            positions=Estimate(positions, 9), n_token=99, nfe=8, edits=1.5, early=0.001,
+            positions=Estimate(positions, 9), n_token=Estimate(99, None),
+            nfe=Estimate(8, None), edits=Estimate(1.5, None), early=Estimate(0.001, None),
         )
         for (policy, start), (accuracy, positions) in rows.items()
     ]  # fmt: skip

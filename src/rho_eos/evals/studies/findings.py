@@ -5,13 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from rho_eos.base.outputs import FinishReason
 from rho_eos.evals.runs.compare import compare
 from rho_eos.evals.runs.report import NONE, count, per_sample, shown, summarise
 from rho_eos.evals.runs.run_folder import Line
-from rho_eos.evals.runs.stats import Estimate
+from rho_eos.evals.runs.stats import Estimate, mean_of
 from rho_eos.evals.runs.table import Table
 from rho_eos.evals.studies.contenders import FIXED, RHO_ASYM
 from rho_eos.evals.studies.result import Result
@@ -55,10 +53,10 @@ class Finding:
     accuracy: Estimate
     e_ratio: Estimate
     positions: Estimate
-    n_token: float
-    nfe: float
-    edits: float
-    early: float  # the share of answers that ended before they were complete
+    n_token: Estimate
+    nfe: Estimate
+    edits: Estimate
+    early: Estimate  # the share of answers that ended before they were complete
     lines: Sequence[Line] = ()  # the answers themselves, where they are at hand
 
     @property
@@ -66,14 +64,12 @@ class Finding:
         return self.policy == FIXED
 
     def as_dict(self) -> dict[str, Any]:
-        numbers = asdict(replace(self, lines=()))
-        del numbers["lines"]
-        return numbers
+        return {k: v for k, v in asdict(replace(self, lines=())).items() if k != "lines"}
 
     @classmethod
     def from_dict(cls, numbers: Mapping[str, Any]) -> "Finding":
-        estimates = ("accuracy", "e_ratio", "positions")
-        return cls(**{**numbers, **{name: Estimate(**numbers[name]) for name in estimates}})
+        read = {name: Estimate(**each) for name, each in numbers.items() if isinstance(each, dict)}
+        return cls(**{**numbers, **read})
 
 
 def findings(study: Study, rows: Sequence[SurveyRow], tasks: Sequence[str]) -> list[Finding]:
@@ -81,31 +77,30 @@ def findings(study: Study, rows: Sequence[SurveyRow], tasks: Sequence[str]) -> l
     found = []
     for row in rows:
         cells = [study.cell(row, task) for task in tasks]
-        if all(cell.finished for cell in cells):
-            found.append(finding(row, [line for cell in cells for line in cell.lines()]))
+        if not all(cell.finished for cell in cells):
+            continue
+        answers = [line for cell in cells for line in cell.lines()]
+        lines = [line | {"task": "all tasks", "early": ended_early(line)} for line in answers]
+        [summary] = summarise(lines)
+        assert summary.e_ratio is not None
+        costs = summary.costs
+        one = Finding(
+            section=row.section,
+            policy=row.policy,
+            start=row.start,
+            samples=summary.samples,
+            repeats=summary.repeats,
+            accuracy=summary.accuracy,
+            e_ratio=summary.e_ratio,
+            positions=costs["positions_evaluated"],
+            n_token=costs["n_token"],
+            nfe=costs["nfe"],
+            edits=costs["adjustments"],
+            early=mean_of(list(per_sample(lines, "early").values())),
+            lines=lines,
+        )
+        found.append(one)
     return found
-
-
-def finding(row: SurveyRow, answers: Sequence[Line]) -> Finding:
-    lines = [line | {"task": "all tasks", "early": ended_early(line)} for line in answers]
-    [summary] = summarise(lines)
-    assert summary.e_ratio is not None
-    costs = summary.costs
-    return Finding(
-        section=row.section,
-        policy=row.policy,
-        start=row.start,
-        samples=summary.samples,
-        repeats=summary.repeats,
-        accuracy=summary.accuracy,
-        e_ratio=summary.e_ratio,
-        positions=costs["positions_evaluated"],
-        n_token=costs["n_token"].mean,
-        nfe=costs["nfe"].mean,
-        edits=costs["adjustments"].mean,
-        early=float(np.mean(list(per_sample(lines, "early").values()))),
-        lines=lines,
-    )
 
 
 def ended_early(line: Line) -> bool:
@@ -260,10 +255,10 @@ def _cells(found: Finding, best: Finding | None, asym: float | None) -> list[str
         shown(found.accuracy, 1, scale=100),
         NONE if gain is None else f"{gain:+.1f}",
         shown(found.e_ratio, 1, scale=100),
-        f"{found.n_token:.1f}",
-        f"{found.nfe:.1f}",
+        f"{found.n_token.mean:.1f}",
+        f"{found.nfe.mean:.1f}",
         shown(found.positions, 0),
         NONE if share is None else f"{share:.0f}",
-        f"{found.edits:.1f}",
-        f"{100 * found.early:.1f}",
+        f"{found.edits.mean:.1f}",
+        f"{100 * found.early.mean:.1f}",
     ]
