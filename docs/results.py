@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rho_eos.evals.studies.findings import Finding, result_of
+from rho_eos.evals.studies.findings import Finding, in_order, result_of
 from rho_eos.evals.studies.survey import SURVEYS
 from rho_eos.evals.studies.survey_figure import write_figure
 
@@ -68,12 +68,7 @@ def join_survey(name: str, folder: Path, earlier: Path) -> None:
         (each.section, each.policy, each.start): each
         for each in map(Finding.from_dict, [*before["findings"], *now["findings"]])
     }
-    sections = list(dict.fromkeys(section for section, *_ in found))
-    policies = list(dict.fromkeys(policy for _, policy, _ in found))
-    ordered = sorted(
-        found.values(),
-        key=lambda row: (sections.index(row.section), policies.index(row.policy), row.start or 0),
-    )
+    ordered = in_order(found.values())
     told = {"asked": now["asked"], "words": now["words"]}
     result_of(name, now["title"], ordered, told).write(folder)
     write_figure(ordered, folder / name)

@@ -16,7 +16,7 @@ from rho_eos.evals.runs.sources import Answers, Job
 from rho_eos.evals.studies.cost import EMBEDDED_MODELS
 from rho_eos.evals.studies.findings import Finding, ended_early, findings, verdict
 from rho_eos.evals.studies.study import Study
-from rho_eos.evals.studies.survey import Part, Survey, plan_survey, run_survey
+from rho_eos.evals.studies.survey import Survey, plan_survey, run_survey
 from rho_eos.evals.studies.survey_figure import draw
 from tests.evals.command import Command
 from tests.evals.scripted import Script, Watch
@@ -27,9 +27,7 @@ EXACT_09 = {"threshold": ["0.9"], "cache": ["none"]}
 
 def survey(target: str = "lengths", **part: Any) -> Survey:
     """From 4 and 8 tokens, at τ 0.9 without a cache, if nothing else is said."""
-    return plan_survey(
-        target, ["tiny-math"], Part(**{"lengths": ["4", "8"], "values": EXACT_09} | part)
-    )
+    return plan_survey(target, ["tiny-math"], **{"lengths": ["4", "8"], "values": EXACT_09} | part)
 
 
 class Deceived(Script):
@@ -88,7 +86,7 @@ def verdicts(folder: Path) -> dict[str, Any]:
 
 
 def test_every_policy_is_asked_the_same_from_every_length() -> None:
-    plan = plan_survey("lengths", EMBEDDED_MODELS.tasks, Part())
+    plan = plan_survey("lengths", EMBEDDED_MODELS.tasks)
     assert set(plan.rows) == set(plan.every) and len(plan.tasks) == 4
     by_section: dict[str, set[tuple[str, int | None]]] = {}
     for row in plan.every:
@@ -109,7 +107,7 @@ def test_every_policy_is_asked_the_same_from_every_length() -> None:
 
 
 def test_stress_asks_all_that_lengths_does_and_more(byte_checkpoint: Path, tmp_path: Path) -> None:
-    lengths, stress = (plan_survey(name, ["tiny-math"], Part()) for name in ("lengths", "stress"))
+    lengths, stress = (plan_survey(name, ["tiny-math"]) for name in ("lengths", "stress"))
     assert {row.label for row in lengths.rows} < {row.label for row in stress.rows}
     more = {(row.policy, row.start) for row in stress.every if row not in lengths.every}
     assert {start for policy, start in more if policy == "fixed"} == {32, 128}

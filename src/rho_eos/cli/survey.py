@@ -8,6 +8,8 @@ from rho_eos.base.errors import UserError
 from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
 from rho_eos.cli.study import DryRun, Out, Skip, Tasks, listed, run_study
 
+ELSEWHERE = {"policy": "--policies", "initial_length": "--lengths"}
+
 
 def survey(
     engine_options: dict[str, Any],
@@ -62,14 +64,14 @@ def survey(
     from rho_eos.evals.runs.run import find_data
     from rho_eos.evals.studies.cost import scale_of
     from rho_eos.evals.studies.study import Study
-    from rho_eos.evals.studies.survey import Part, plan_survey, run_survey
+    from rho_eos.evals.studies.survey import plan_survey, run_survey
 
     if batch_size is not None:
         engine_options["max_rows"] = batch_size
     config = EngineConfig.from_mapping(engine_options)
     scale = scale_of(config)
-    part = Part(policies=listed(policies), lengths=listed(lengths), values=_values(values or []))
-    plan = plan_survey(name, listed(tasks) or scale.tasks, part)
+    asked = listed(policies), listed(lengths), _values(values or [])
+    plan = plan_survey(name, listed(tasks) or scale.tasks, *asked)
     study = Study(
         config=config,
         scale=scale,
@@ -93,5 +95,8 @@ def _values(given: list[str]) -> dict[str, list[str]]:
         name, _, words = text.partition("=")
         if not listed(words):
             raise UserError(f"--with is {text!r}, but takes NAME=VALUE or NAME=VALUE,VALUE")
-        found[name.strip().replace("-", "_")] = listed(words)
+        name = name.strip().replace("-", "_")
+        if name in ELSEWHERE:
+            raise UserError(f"{name} is not given with --with, but with {ELSEWHERE[name]}")
+        found[name] = listed(words)
     return found

@@ -1,9 +1,9 @@
 """What a survey found: its rows as numbers, the verdict on each section, and the table of both."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from rho_eos.base.outputs import FinishReason
 from rho_eos.evals.runs.compare import compare
@@ -109,6 +109,21 @@ def ended_early(line: Line) -> bool:
         return False
     full = line["finish_reason"] == FinishReason.LENGTH.value
     return full or len(line["text"].rstrip()) < SHORT * len(line["reference"].rstrip())
+
+
+Placed = TypeVar("Placed", SurveyRow, Finding)
+
+
+def in_order(rows: Iterable[Placed]) -> tuple[Placed, ...]:
+    """Sections and policies in the order of their first rows, and from short to long."""
+    rows = list(rows)
+    sections = list(dict.fromkeys(row.section for row in rows))
+    policies = list(dict.fromkeys(row.policy for row in rows))
+
+    def place(row: Placed) -> tuple[int, int, int]:
+        return sections.index(row.section), policies.index(row.policy), row.start or 0
+
+    return tuple(sorted(rows, key=place))
 
 
 def by_section(found: Sequence[Finding]) -> dict[str, list[Finding]]:

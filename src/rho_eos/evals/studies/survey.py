@@ -8,16 +8,23 @@ where the question is which policies are deceived by that.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 from rho_eos.base.errors import UserError
-from rho_eos.decoding.registry import policies
+from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.schema import from_words, parameters
 from rho_eos.evals.runs.sources import AnswerSource
 from rho_eos.evals.studies.contenders import FIXED, Contender, contenders
-from rho_eos.evals.studies.findings import SurveyRow, findings, result_of, start_name
+from rho_eos.evals.studies.findings import (
+    SurveyRow,
+    findings,
+    in_order,
+    result_of,
+    start_name,
+)
 from rho_eos.evals.studies.result import Result
 from rho_eos.evals.studies.study import Plan, Study, Watch, drawing, params_with
 
@@ -26,7 +33,6 @@ VARIED = {"threshold": (0.999, 0.9), "cache": ("none", "window")}
 #: The same for every row, and what a policy does not have of it does not concern it. The longest
 #: canvas is that, or what the context leaves: one of 512 must not be at its limit.
 SHARED = {"max_new_tokens": 2048, "block_length": 32}
-ELSEWHERE = {"policy": "--policies", "initial_length": "--lengths"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +52,8 @@ class Kind:
 
 
 SURVEYS = {
-    "lengths": Kind(
-        "Every way to choose a length",
-        left_out=("narrow", "confidence"),  # other settings of a policy that takes part
-    ),
+    # It leaves out other settings of a policy that takes part.
+    "lengths": Kind("Every way to choose a length", left_out=("narrow", "confidence")),
     "stress": Kind(
         "Every way to choose a length, on a model that may compress its answers",
         fixed_starts=(16, 32, 64, 128, 256, 512),
@@ -57,50 +61,34 @@ SURVEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Which rows to run, as words. Where nothing is said, those of the survey."""
-
-    policies: Sequence[str] = ()
-    lengths: Sequence[str] = ()
-    values: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of decoding parameters
-
-
-def plan_survey(name: str, tasks: Sequence[str], part: Part) -> Survey:
-    """The rows that `part` names, among all rows of the survey."""
+def plan_survey(
+    name: str,
+    tasks: Sequence[str],
+    policies: Sequence[str] = (),
+    lengths: Sequence[str] = (),
+    values: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Survey:
+    """The rows of these contenders, initial lengths and values of decoding parameters, all given
+    as words; where nothing is said, those of the survey."""
     if name not in SURVEYS:
         raise UserError(f"survey got {name!r}, but takes one of {', '.join(SURVEYS)}")
-    known = contenders()
-    usual = [each for each in known if each.name not in SURVEYS[name].left_out]
-    chosen = _chosen(known, part.policies) or usual
-    for each in part.values:
-        if each in ELSEWHERE:
-            raise UserError(f"{each} is not given with --with, but with {ELSEWHERE[each]}")
-    starts = _values("initial_length", part.lengths)
-    varied = VARIED | {each: _values(each, words) for each, words in part.values.items()}
+    known = {each.name: each for each in contenders()}
+    for word in policies:
+        if word not in known:
+            raise UserError(f"policies is {word!r}, but takes some of {', '.join(known)}")
+    usual = [each for each in known.values() if each.name not in SURVEYS[name].left_out]
+    chosen = [each for each in known.values() if each.name in policies] or usual
+    starts = _read("initial_length", lengths)
+    varied = VARIED | {parameter: _read(parameter, words) for parameter, words in values.items()}
     rows = tuple(_rows(SURVEYS[name], chosen, starts, varied))
     every = {
         (row.section, row.policy, row.start): row
         for row in (*_rows(SURVEYS[name], usual, (), VARIED), *rows)
     }
-    sections = list(dict.fromkeys(section for section, *_ in every))
-    labels = [each.label for each in known]
-    ordered = sorted(
-        every.values(),
-        key=lambda row: (sections.index(row.section), labels.index(row.policy), row.start or 0),
-    )
-    return Survey(name, SURVEYS[name].title, tuple(tasks), rows, every=tuple(ordered))
+    return Survey(name, SURVEYS[name].title, tuple(tasks), rows, every=in_order(every.values()))
 
 
-def _chosen(known: Sequence[Contender], names: Sequence[str]) -> list[Contender]:
-    by_name = {each.name: each for each in known}
-    for name in names:
-        if name not in by_name:
-            raise UserError(f"policies is {name!r}, but takes some of {', '.join(by_name)}")
-    return [each for each in known if each.name in names]
-
-
-def _values(name: str, words: Sequence[str]) -> tuple[Any, ...]:
+def _read(name: str, words: Sequence[str]) -> tuple[Any, ...]:
     """Words as the parameter takes them; their range is checked with the rest of a row."""
     if name not in parameters():
         raise UserError(f"{name!r} is no decoding parameter; they are {', '.join(parameters())}")
@@ -132,7 +120,7 @@ def _rows(
 
 def _repeats_exact(policy: str, cache: str) -> bool:
     """Whether a policy takes no cache, so that this row would only repeat the exact one."""
-    return cache != "none" and policies()[policy].windows is False
+    return cache != "none" and find_policy(policy).windows is False
 
 
 def _said(name: str, value: Any) -> str:
