@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ class Cell:
 Watch = Callable[[Cell, Progress], None]  # it is told how far the running cell is
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Study:
     """What all cells have in common, and the folder they lie in."""
 
@@ -95,14 +95,15 @@ class Study:
     repeats: int = 1
     shuffle_seed: int | None = None
     data: Mapping[str, Path] = field(default_factory=dict)
-    _model: dict[str, Any] = field(init=False)
-    _data: dict[str, str] = field(init=False)
     _sizes: dict[str, int] = field(init=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_model", model_identity(self.config))
-        prints = {task: fingerprint([path]) for task, path in self.data.items()}
-        object.__setattr__(self, "_data", prints)
+    @cached_property
+    def _model(self) -> dict[str, Any]:
+        return model_identity(self.config)
+
+    @cached_property
+    def _data(self) -> dict[str, str]:
+        return {task: fingerprint([path]) for task, path in self.data.items()}
 
     def cell(self, row: Row, task: str) -> Cell:
         limits = [limit for limit in (self.limit, row.samples) if limit is not None]
@@ -117,8 +118,7 @@ class Study:
             data={task: self.data[task]} if task in self.data else {},
         )
         name = f"{task}-{row.params.policy}-{row.params.initial_length}-{self._digest(evaluation)}"
-        samples = min(self._size(task), *limits) if limits else self._size(task)
-        samples *= self.repeats
+        samples = min([self._size(task), *limits]) * self.repeats
         positions = samples * estimate_positions(row.params, self.scale)
         return Cell(row.label, evaluation, self.folder / "cells" / name, samples, positions)
 
