@@ -93,6 +93,17 @@ def test_every_form_holds_every_cell() -> None:
     assert latex.startswith(r"\begin{tabular}{lr}") and latex.rstrip().endswith(r"\end{tabular}")
 
 
+def test_a_terminal_that_is_too_narrow_gets_a_row_under_the_other() -> None:
+    table = Table(
+        ("run", "NFE", "positions"), [["short", "1.0", "20"], ["a long name", "12.0", "3"]]
+    )
+    head, _, first, second = table.terminal(narrower_than=80).splitlines()
+    assert {len(line) for line in (head, first, second)} == {len("a long name  12.0  positions")}
+    records = table.terminal(narrower_than=20)
+    assert max(map(len, records.splitlines())) < 20
+    assert all(cell in records for cell in (*table.rows[0], *table.rows[1], *table.columns[1:]))
+
+
 def test_a_summary_is_written_beside_the_samples(tmp_path: Path) -> None:
     write_summary(tmp_path, [line(0), line(1)])
     assert {path.name for path in tmp_path.iterdir()} == {

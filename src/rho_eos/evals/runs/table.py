@@ -4,6 +4,7 @@ import csv
 import io
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,13 +49,13 @@ class Table:
         lines = [rf"\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule", *body]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
-    def terminal(self) -> str:
-        """Columns side by side; where a terminal is too narrow for that, a row under the other."""
+    def terminal(self, narrower_than: int | None = None) -> str:
+        """Columns side by side; where that is too wide, a row under the other."""
         lines = [self.columns, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        wide = sum(widths) + 2 * len(widths)
-        if sys.stdout.isatty() and wide > shutil.get_terminal_size().columns:
-            return "".join(self._record(row) for row in self.rows)
+        wide = sum(widths) + 2 * (len(widths) - 1)
+        if narrower_than is not None and wide >= narrower_than:
+            return "\n".join(self._record(row, narrower_than - 1) for row in self.rows)
         aligned = [
             "  ".join(
                 cell.ljust(width) if at < self.labels else cell.rjust(width)
@@ -64,10 +65,11 @@ class Table:
         ]
         return "\n".join([aligned[0], "─" * wide, *aligned[1:], ""])
 
-    def _record(self, row: Sequence[str]) -> str:
+    def _record(self, row: Sequence[str], width: int) -> str:
         pairs = zip(self.columns[self.labels :], row[self.labels :], strict=True)
         numbers = " · ".join(f"{name} {cell}" for name, cell in pairs)
-        return f"{' · '.join(row[: self.labels])}\n  {numbers}\n\n"
+        told = textwrap.fill(numbers, width, initial_indent="  ", subsequent_indent="  ")
+        return f"{' · '.join(row[: self.labels])}\n{told}\n"
 
     def write(self, stem: Path) -> None:
         """Beside each other: stem.md, stem.csv, stem.tex."""
@@ -76,4 +78,7 @@ class Table:
 
 
 def show(table: Table, form: str) -> None:
-    print({name: getattr(table, name) for name in FORMATS}[form](), end="")
+    """Print it; into a file or a pipe a terminal table is as wide as it needs to be."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    forms = {"markdown": table.markdown, "csv": table.csv, "latex": table.latex}
+    print(forms[form]() if form in forms else table.terminal(width), end="")
