@@ -12,9 +12,12 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from rho_eos.evals.runs.stats import Estimate
 from rho_eos.evals.studies.findings import Finding, in_order, result_of
 from rho_eos.evals.studies.survey import SURVEYS
 from rho_eos.evals.studies.survey_figure import write_figure
@@ -66,12 +69,18 @@ def join_survey(name: str, folder: Path, earlier: Path) -> None:
         sys.exit(f"{name} of this page was not asked the same: {now['words']}")
     found = {
         (each.section, each.policy, each.start): each
-        for each in map(Finding.from_dict, [*before["findings"], *now["findings"]])
+        for each in map(finding, [*before["findings"], *now["findings"]])
     }
     ordered = in_order(found.values())
     told = {"asked": now["asked"], "words": now["words"]}
     result_of(name, now["title"], ordered, told).write(folder)
     write_figure(ordered, folder / name)
+
+
+def finding(numbers: Mapping[str, Any]) -> Finding:
+    """A finding, read back."""
+    read = {name: Estimate(**each) for name, each in numbers.items() if isinstance(each, dict)}
+    return Finding(**{**numbers, **read})
 
 
 def main(folder: Path, docs: Path = DOCS) -> None:

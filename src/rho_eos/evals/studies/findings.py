@@ -66,11 +66,6 @@ class Finding:
     def as_dict(self) -> dict[str, Any]:
         return {k: v for k, v in asdict(replace(self, lines=())).items() if k != "lines"}
 
-    @classmethod
-    def from_dict(cls, numbers: Mapping[str, Any]) -> "Finding":
-        read = {name: Estimate(**each) for name, each in numbers.items() if isinstance(each, dict)}
-        return cls(**{**numbers, **read})
-
 
 def findings(study: Study, rows: Sequence[SurveyRow], tasks: Sequence[str]) -> list[Finding]:
     """Of all rows whose every cell is finished, in their order."""

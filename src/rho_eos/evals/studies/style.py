@@ -12,31 +12,12 @@ MARKERS = "oD^vsPX*"  # of lengths, short to long
 REGION = "#D55E00"
 GRID = "#E6E6E6"
 INK = "#222222"
-STYLE = {
-    "font.size": 12,
-    "axes.titlesize": 13,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelsize": 12,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "axes.axisbelow": True,
-    "lines.linewidth": 2.2,
-    "legend.frameon": False,
-    "legend.fontsize": 11,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "rho-eos",  # the same picture is the same file
-}
+STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 def applied() -> Any:
     """A context in which figures look like this."""
-    return matplotlib.rc_context(STYLE)
+    return matplotlib.rc_context(fname=STYLE)
 
 
 def length_colours(lengths: tuple[int, ...]) -> dict[int, Any]:
