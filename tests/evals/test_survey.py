@@ -275,6 +275,7 @@ def test_ended_early(text: str, reason: str, correct: bool, early: bool) -> None
         (["lengths", "--with", "treshold=0.9"], "'treshold' is no decoding parameter"),
         (["lengths", "--with", "threshold"], "--with is 'threshold', but takes NAME=VALUE"),
         (["lengths", "--with", "policy=fixed"], "but with --policies"),
+        (["lengths", "--policies", "fixed", "--with", "margin=8"], "none of these policies has"),
         (["lengths", "--skip", "-1"], "skip is -1, but takes an integer of at least 0"),
     ],
 )

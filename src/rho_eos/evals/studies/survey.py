@@ -81,6 +81,9 @@ def plan_survey(
     starts = _read("initial_length", lengths)
     varied = VARIED | {parameter: _read(parameter, words) for parameter, words in values.items()}
     rows = tuple(_rows(SURVEYS[name], chosen, starts, varied))
+    for parameter in values:
+        if not any(parameter in row.params.recorded() for row in rows):
+            raise UserError(f"none of these policies has the parameter {parameter!r}")
     every = {
         (row.section, row.policy, row.start): row
         for row in (*_rows(SURVEYS[name], usual, (), VARIED), *rows)
