@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rho_eos.decoding.registry import foreign_policies, policies
+from rho_eos.decoding.registry import foreign_policies
 
 FIXED, DAEDAL, RHO_SYM, RHO_ASYM = "fixed", "DAEDAL", "ρ-EOS Sym", "ρ-EOS Asym"
 ASYM, SYM = (0.4, 0.8), (0.2, 0.8)
@@ -26,21 +26,21 @@ def contenders() -> list[Contender]:
         Contender("asym", RHO_ASYM, rho_eos(ASYM)),
         Contender("narrow", "ρ-EOS [0.4, 0.6]", rho_eos((0.4, 0.6))),
         Contender("confidence", "Asym by EOS confidence", rho_eos(ASYM, signal="confidence")),
-        _as_it_is("released"),
-        _as_it_is("blocks", block_length=None),  # its blocks are its canvas
-        _as_it_is("scout"),
+        Contender("released", "ρ-EOS, released code", {"policy": "released"}),
+        # Its blocks are its canvas.
+        Contender("blocks", "Blocks until EOS", {"policy": "blocks", "block_length": None}),
+        Contender("scout", "Scout", {"policy": "scout"}),
         *outside(),
     ]
 
 
 def outside() -> list[Contender]:
     """Other people's policies, with their own defaults."""
-    return [_as_it_is(policy.name) for policy in foreign_policies()]
+    return [
+        Contender(policy.name, getattr(policy, "title", "") or policy.name, {"policy": policy.name})
+        for policy in foreign_policies()
+    ]
 
 
 def rho_eos(region: tuple[float, float], **more: Any) -> dict[str, Any]:
     return {"policy": "rho-eos", "rho_low": region[0], "rho_high": region[1], **more}
-
-
-def _as_it_is(policy: str, **own: Any) -> Contender:
-    return Contender(policy, policies()[policy].title or policy, {"policy": policy, **own})
