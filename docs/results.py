@@ -96,9 +96,20 @@ def main(folder: Path, docs: Path = DOCS) -> None:
                 join_survey(name, whole, kept / f"{name}.json")
         page = docs / "results.md"
         page.write_text(fill(page.read_text(encoding="utf-8"), whole), encoding="utf-8")
-        patterns = ("*.png", "*.svg", "*.csv", *(f"{name}.json" for name in surveys))
-        for file in sorted(file for pattern in patterns for file in whole.glob(pattern)):
-            shutil.copy(file, kept)
+        for pattern in ("*.png", "*.svg", "*.csv"):
+            for file in sorted(whole.glob(pattern)):
+                shutil.copy(file, kept)
+        for name in surveys:
+            keep_numbers(whole / f"{name}.json", kept / f"{name}.json")
+
+
+def keep_numbers(source: Path, target: Path) -> None:
+    """Of a survey what its table is made of, a row in each line."""
+    content = json.loads(source.read_text(encoding="utf-8"))
+    rows = [json.dumps(each, ensure_ascii=False) for each in content["findings"]]
+    facts = [f'"{name}": {json.dumps(content[name])}' for name in ("title", "asked", "words")]
+    text = "{" + ",\n".join([*facts, '"findings": [\n' + ",\n".join(rows) + "]"]) + "}\n"
+    target.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The results page takes the tables of a folder and keeps its own text."""
 
+import csv
 import json
 import runpy
 from pathlib import Path
@@ -81,17 +82,17 @@ def test_a_survey_run_in_parts_is_joined(tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in folder.iterdir()}
     page = fill(folder, docs)
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
-    joined = json.loads((docs / "results" / "lengths.json").read_text(encoding="utf-8"))
-    cells = [dict(zip(joined["columns"], row, strict=True)) for row in joined["rows"]]
+    with (docs / "results" / "lengths.csv").open(encoding="utf-8", newline="") as file:
+        cells = list(csv.DictReader(file))
     rows = {(row["policy"], row["L_init"]): row for row in cells}
     assert len(rows) == len(cells) == 13
     assert rows["Scout", "64"]["Acc %"].startswith("97.0")
     assert rows["ρ-EOS Asym", "64"]["Δ fixed"] == "+0.1"
     assert rows["Scout", "64"]["of Asym %"] == f"{100 * 1500 / 2064:.0f}"
-    [verdict] = joined["verdicts"].values()
-    assert verdict["deceived"] == {"Blocks until EOS": list(starts)}
-    assert verdict["choice"] == "Scout"
-    assert verdict["says"] in page and "old" not in page and "](results/lengths.png)" in page
+    assert "Blocks until EOS from 16, 64, 256, 512" in page  # deceived
+    assert page.count("**Use Scout.**") == 1
+    assert "old" not in page and "](results/lengths.png)" in page
+    assert fill(folder, docs) == page  # read back from what was kept
     assert (docs / "results" / "lengths.png").read_bytes().startswith(b"\x89PNG")
     # Rows of another model, of other weights, or of fewer samples, do not belong in one table.
     for other in ({"model": "terse"}, {"weights": "76543210"}, {"limit": 20}):

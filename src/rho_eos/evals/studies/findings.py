@@ -11,7 +11,7 @@ from rho_eos.evals.runs.report import NONE, count, per_sample, shown, summarise
 from rho_eos.evals.runs.run_folder import Line
 from rho_eos.evals.runs.stats import Estimate, mean_of
 from rho_eos.evals.runs.table import Table
-from rho_eos.evals.studies.contenders import FIXED, RHO_ASYM
+from rho_eos.evals.studies.contenders import FIXED, RHO_ASYM, contenders
 from rho_eos.evals.studies.result import Result
 from rho_eos.evals.studies.study import Row, Study
 
@@ -110,10 +110,11 @@ Placed = TypeVar("Placed", SurveyRow, Finding)
 
 
 def in_order(rows: Iterable[Placed]) -> tuple[Placed, ...]:
-    """Sections and policies in the order of their first rows, and from short to long."""
+    """Sections as they occur, policies as they are listed (unknown ones last), short to long."""
     rows = list(rows)
     sections = list(dict.fromkeys(row.section for row in rows))
-    policies = list(dict.fromkeys(row.policy for row in rows))
+    known: list[str] = [contender.label for contender in contenders()]
+    policies = list(dict.fromkeys([*known, *(row.policy for row in rows)]))
 
     def place(row: Placed) -> tuple[int, int, int]:
         return sections.index(row.section), policies.index(row.policy), row.start or 0
