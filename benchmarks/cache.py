@@ -5,7 +5,7 @@
     python -m benchmarks.cache --parts seconds     # only the times: these want a quiet machine
     python -m benchmarks.cache --parts compile     # whether compiled layers pay for windows here
 
-Counts: {fixed 256, fixed 512, Asym, Sym, frontier} × {exact, window, block-wise dual cache} at τ
+Counts: {fixed 256, fixed 512, Asym, Sym, scout} × {exact, window, block-wise dual cache} at τ
 0.9 and at τ 0.999, where the model commits 3 to 4 tokens a forward, as 8B models do: positions
 computed and accuracy. The dual cache (tests/reference) has fixed lengths only; as published it
 fills the whole canvas, and it is also run with our early stop. Blocks of 32. Seconds: exact and
@@ -39,7 +39,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "fixed 512": {"policy": "fixed", "initial_length": 512},
     "Asym from 64": {"preset": "asym"},
     "Sym from 64": {"preset": "sym"},
-    "frontier from 64": {"policy": "frontier"},
+    "scout": {"policy": "scout"},
 }
 MODES = ("exact", "window", "dual", "dual, early stop")
 THRESHOLDS = (0.999, 0.9)
@@ -134,10 +134,10 @@ def run_seconds(llm: LLM, how: dict[str, Any], limit: int, repeats: int) -> dict
 
 
 def run_compiled(llm: LLM, limit: int, repeats: int) -> dict[str, float]:
-    """Window steps of frontier, with layers as they are and compiled, in turn."""
+    """Window steps of Asym, with layers as they are and compiled, in turn."""
     models = {"as they are": llm, "compiled": LLM("tiny", max_rows=8, compile=True)}
     prompts = [question.prompt for question in questions(limit)]
-    params = parameters({"threshold": THRESHOLDS[0], "policy": "frontier"}, "window")
+    params = parameters({"threshold": THRESHOLDS[0], "preset": "asym"}, "window")
     taken: dict[str, list[float]] = {name: [] for name in models}
     for number in range(repeats + 1):
         for name, model in models.items():

@@ -3,7 +3,7 @@
     python -m benchmarks.cache_settings --out cache-settings.json --picture cache-settings.png
 
 Positions computed, as a share of exact decoding, and accuracy, at τ 0.999, averaged over fixed 256,
-Asym and frontier. The problems are not those that `benchmarks.cache` reports on: defaults are
+Asym and scout. The problems are not those that `benchmarks.cache` reports on: defaults are
 chosen here and judged there. Finished cells are kept and not run again.
 """
 
@@ -42,7 +42,7 @@ TOGETHER: tuple[dict[str, float], ...] = (
     {"cache_steps": 24, "cache_window": 24, "cache_back": 16},
     {"cache_steps": 24, "cache_window": 24, "cache_back": 16, "cache_commits": 48},
 )
-DECIDING = ("fixed 256", "Asym from 64", "frontier from 64")
+DECIDING = ("fixed 256", "Asym from 64", "scout")
 THRESHOLD = 0.999
 
 

@@ -7,8 +7,8 @@ A length policy cannot drop the prompt, nor the canvas up to the furthest token 
 stands or is about to be committed. Summed over the steps that a policy made, that is the least
 that the same commits could have cost with a policy that knows the future.
 
-`scout` also saves forwards by committing the first of several MASKs that are about equally sure
-(`tie`). What that alone does is seen where it is off, and where Sym does it as well.
+Committing the first of several MASKs that are about equally sure (`tie`) saves forwards as well.
+What that alone does is seen where `scout` and Sym do it.
 """
 
 import argparse
@@ -24,9 +24,8 @@ from rho_eos.base.outputs import Output
 WAYS: dict[str, dict[str, Any]] = {
     "Sym from 256": {"preset": "sym", "initial_length": 256},
     "Asym from 64": {"preset": "asym", "initial_length": 64},
-    "frontier from 64": {"policy": "frontier", "initial_length": 64},
-    "scout": {"policy": "scout"},
-    "scout, tie 0": {"policy": "scout", "tie": 0.0},
+    "scout": {"policy": "scout", "tie": 0.0},
+    "scout, tie 0.05": {"policy": "scout", "tie": 0.05},
     "Sym from 256, tie 0.05": {"preset": "sym", "initial_length": 256, "tie": 0.05},
 }
 

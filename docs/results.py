@@ -1,14 +1,13 @@
-"""Fill results.md from a finished reproduction: `python docs/results.py FOLDER`.
+"""Fill results.md from the folder of a reproduction or a survey: `python docs/results.py FOLDER`.
 
 What stands between <!-- NAME --> and <!-- /NAME --> is replaced by the folder's table of that name,
-if the folder has it; figures and CSV files are copied to docs/results/. All other text is left as
-it is: the tables of `all`, `lengths` and `stress` may come from folders of their own.
+if the folder has it. Figures, CSV files and the numbers of surveys are copied to docs/results/. All
+other text is left as it is, so the tables may come from several folders.
 
 A survey takes hours, so its rows may come from several runs and machines: those of docs/results/
 that the folder lacks are kept, and verdict and picture are made of all of them.
 """
 
-import csv
 import json
 import re
 import shutil
@@ -16,13 +15,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from rho_eos.evals.runs.report import NONE, TaskSummary
 from rho_eos.evals.runs.stats import Estimate
-from rho_eos.reproduce.profiles import PROFILES
-from rho_eos.reproduce.survey import SURVEYS, Part, Survey, SurveyRow, plan_survey
-from rho_eos.reproduce.survey_figure import write_figure
-from rho_eos.reproduce.survey_table import ALL, Finding, comparable, result_of
+from rho_eos.evals.studies.findings import Finding, in_order, result_of
+from rho_eos.evals.studies.survey import SURVEYS
+from rho_eos.evals.studies.survey_figure import write_figure
 
 DOCS = Path(__file__).parent
 MARK = re.compile(r"(<!-- ([a-z-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
@@ -39,8 +37,6 @@ def fill(page: str, folder: Path) -> str:
         if name not in made and not (name == "facts" and "main" in made):
             return match[0]
         body = facts(folder) if name == "facts" else table(folder / f"{name}.md")
-        if (folder / f"{name}.png").exists():  # the table's own figure
-            body += f"\n![{name}](results/{name}.png)\n"
         return f"{match[1]}{body}{match[3]}"
 
     return MARK.sub(content, page)
@@ -48,76 +44,43 @@ def fill(page: str, folder: Path) -> str:
 
 def table(path: Path) -> str:
     """A table's file without its heading, which the page has already."""
-    return path.read_text(encoding="utf-8").partition("\n")[2].lstrip("\n")
+    text = path.read_text(encoding="utf-8").partition("\n")[2].lstrip("\n")
+    return re.sub(r"\]\(([a-z-]+\.png)\)", r"](results/\1)", text)
 
 
 def facts(folder: Path) -> str:
-    about = json.loads((folder / "reproduction.json").read_text(encoding="utf-8"))
+    about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
     samples = "all samples" if about["limit"] is None else f"{about['limit']} samples"
     return (
-        f"Model `{about['model']}`, weights `{about['weights']}`, profile {about['profile']}, "
-        f"{samples} of each task, rho-eos {about['rho-eos']}, {about['made'][:10]}.\n"
+        f"Model `{about['model']}`, weights `{about['weights']}`, {samples} of each task, "
+        f"rho-eos {about['rho-eos']}, {about['made'][:10]}.\n"
     )
 
 
-def join_survey(name: str, folder: Path, page: str, earlier: Path, asked_of: Path) -> None:
-    """The folder's survey with the rows that only an earlier CSV has; where both do, the folder's.
+def join_survey(name: str, folder: Path, earlier: Path) -> None:
+    """The folder's survey with the rows that only an earlier one has; where both do, the folder's.
 
-    Numbers are those that a table shows. What follows from several rows is made anew. `asked_of`:
-    the folder as the user calls it.
+    What follows from several rows is made anew.
     """
-    before, now = read_rows(earlier), read_rows(folder / f"{name}.csv")
-    if before.keys() <= now.keys():
-        return
-    about = json.loads((folder / "reproduction.json").read_text(encoding="utf-8"))
-    text = (folder / f"{name}.md").read_text(encoding="utf-8")
-    model = f"{about['model']} (weights {about['weights'][:8]}), "
-    asked = next((line for line in text.splitlines() if line.startswith(model)), None)
-    if asked is None:
-        sys.exit(f"{asked_of}: {name}.md does not say what was asked; run reproduce again, on it")
-    if asked not in page.splitlines() or len({row["n"] for row in (before | now).values()}) > 1:
-        sys.exit(f"{asked_of}: {name} of this page was not asked the same: {asked}")
-    [survey] = plan_survey(name, PROFILES[about["profile"]], [], Part())
-    assert isinstance(survey, Survey)
-    keys = {(row.section, row.contender.label, f"{row.start}"): row for row in survey.every}
-    if unknown := (before | now).keys() - keys.keys():
-        sys.exit(f"{asked_of}: {name} has rows that are not in its plan: {sorted(unknown)}")
-    rows = before | now
-    found = comparable([finding(row, rows[key]) for key, row in keys.items() if key in rows])
-    result_of(survey, found, asked).write(folder)
-    write_figure(found, folder / name)
-
-
-def read_rows(path: Path) -> dict[tuple[str, str, str], dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return {(row["section"], row["policy"], row["L_init"]): row for row in csv.DictReader(file)}
-
-
-def finding(row: SurveyRow, cells: Mapping[str, str]) -> Finding:
-    """A row of the CSV, read back."""
-    n, _, repeats = cells["n"].partition("×")
-    answers = int(n) * int(repeats or 1)
-    accuracy = estimate(cells["Acc %"], 100)
-    summary = TaskSummary(
-        ALL,
-        int(n),
-        int(repeats or 1),
-        Estimate(round(accuracy.mean * answers) / answers, accuracy.error),  # as it was counted
-        {
-            "positions_evaluated": estimate(cells["positions"]),
-            "n_token": estimate(cells["N_token"]),
-            "nfe": estimate(cells["NFE"]),
-            "adjustments": estimate(cells["edits"]),
-        },
-        None if cells["E_ratio %"] == NONE else estimate(cells["E_ratio %"], 100),
-        seconds=0.0,
+    before, now = (
+        json.loads(path.read_text(encoding="utf-8")) for path in (earlier, folder / f"{name}.json")
     )
-    return Finding(row, summary, early=float(cells["ended early %"]) / 100)
+    if before["asked"] != now["asked"]:
+        sys.exit(f"{name} of this page was not asked the same: {now['words']}")
+    found = {
+        (each.section, each.policy, each.start): each
+        for each in map(finding, [*before["findings"], *now["findings"]])
+    }
+    ordered = in_order(found.values())
+    told = {"asked": now["asked"], "words": now["words"]}
+    result_of(name, now["title"], ordered, told).write(folder)
+    write_figure(ordered, folder / name)
 
 
-def estimate(cell: str, scale: int = 1) -> Estimate:
-    mean, _, error = cell.partition(" ± ")
-    return Estimate(float(mean) / scale, float(error) / scale if error else None)
+def finding(numbers: Mapping[str, Any]) -> Finding:
+    """A finding, read back."""
+    read = {name: Estimate(**each) for name, each in numbers.items() if isinstance(each, dict)}
+    return Finding(**{**numbers, **read})
 
 
 def main(folder: Path, docs: Path = DOCS) -> None:
@@ -125,18 +88,28 @@ def main(folder: Path, docs: Path = DOCS) -> None:
     kept.mkdir(exist_ok=True)
     with TemporaryDirectory() as made:
         whole = Path(made)
-        for pattern in ("*.json", "*.md", "*.png", "*.svg", "*.csv"):
-            for file in sorted(folder.glob(pattern)):
-                shutil.copy(file, whole)
+        for file in sorted(path for path in folder.iterdir() if path.is_file()):
+            shutil.copy(file, whole)
+        surveys = [name for name in SURVEYS if (whole / f"{name}.json").exists()]
+        for name in surveys:
+            if (kept / f"{name}.json").exists():
+                join_survey(name, whole, kept / f"{name}.json")
         page = docs / "results.md"
-        text = page.read_text(encoding="utf-8")
-        for name in SURVEYS:
-            if (whole / f"{name}.csv").exists() and (kept / f"{name}.csv").exists():
-                join_survey(name, whole, text, kept / f"{name}.csv", folder)
-        page.write_text(fill(text, whole), encoding="utf-8")
+        page.write_text(fill(page.read_text(encoding="utf-8"), whole), encoding="utf-8")
         for pattern in ("*.png", "*.svg", "*.csv"):
             for file in sorted(whole.glob(pattern)):
                 shutil.copy(file, kept)
+        for name in surveys:
+            keep_numbers(whole / f"{name}.json", kept / f"{name}.json")
+
+
+def keep_numbers(source: Path, target: Path) -> None:
+    """Of a survey what its table is made of, a row in each line."""
+    content = json.loads(source.read_text(encoding="utf-8"))
+    rows = [json.dumps(each, ensure_ascii=False) for each in content["findings"]]
+    facts = [f'"{name}": {json.dumps(content[name])}' for name in ("title", "asked", "words")]
+    text = "{" + ",\n".join([*facts, '"findings": [\n' + ",\n".join(rows) + "]"]) + "}\n"
+    target.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -78,8 +78,8 @@ def test_a_run_with_the_cache_shows_both_costs_and_its_refreshes() -> None:
         ["saving", "40", "100", "1.0"],
     ]
     [summary] = summarise(saving)
-    assert summary.as_dict()["positions_exact"]["mean"] == 100
-    assert summary.as_dict()["refreshes"]["mean"] == 1
+    assert summary.costs["positions_exact"].mean == 100
+    assert summary.costs["refreshes"].mean == 1
 
 
 def test_every_form_holds_every_cell() -> None:
@@ -91,6 +91,17 @@ def test_every_form_holds_every_cell() -> None:
     latex = table.latex()
     assert r"a\_b|c & 50.0 $\pm$ 1.0 \\" in latex and r"run & Acc \% \\" in latex
     assert latex.startswith(r"\begin{tabular}{lr}") and latex.rstrip().endswith(r"\end{tabular}")
+
+
+def test_a_terminal_that_is_too_narrow_gets_a_row_under_the_other() -> None:
+    table = Table(
+        ("run", "NFE", "positions"), [["short", "1.0", "20"], ["a long name", "12.0", "3"]]
+    )
+    head, _, first, second = table.terminal(narrower_than=80).splitlines()
+    assert {len(line) for line in (head, first, second)} == {len("a long name  12.0  positions")}
+    records = table.terminal(narrower_than=20)
+    assert max(map(len, records.splitlines())) < 20
+    assert all(cell in records for cell in (*table.rows[0], *table.rows[1], *table.columns[1:]))
 
 
 def test_a_summary_is_written_beside_the_samples(tmp_path: Path) -> None:

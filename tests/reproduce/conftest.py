@@ -1,30 +1,12 @@
-"""A reproduction small enough for a test: canvases of 4 to 16 tokens, one task."""
+"""The command line, a small profile for it, and a model whose ρ is worth drawing."""
 
 from pathlib import Path
 
 import pytest
 
-from rho_eos.reproduce.plan import TABLE_NAMES
-from rho_eos.reproduce.profiles import PROFILES, Profile
-
-SMALL = Profile(
-    name="small",
-    tasks=dict.fromkeys((*TABLE_NAMES, "figures"), ("tiny-math",)),
-    fixed_lengths=(4, 8),
-    one_token_lengths=(4,),
-    one_token_samples=1,
-    initial_length=4,
-    initial_lengths=(8,),
-    max_length=16,
-    block_length=32,
-    figure_lengths=(4, 8),
-    survey_starts=(4, 8),
-    survey_fixed=(4, 6, 8),
-    survey_longest=16,
-    prompt_tokens=100,
-    answer_tokens=10,
-    tokens_per_forward=2.0,
-)
+from rho_eos.reproduce.profiles import PROFILES
+from tests.evals.command import Command
+from tests.reproduce.small import SMALL
 
 
 @pytest.fixture(autouse=True)

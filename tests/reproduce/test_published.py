@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from rho_eos.config import EngineConfig
-from rho_eos.reproduce.cells import Study
+from rho_eos.evals.studies.study import Study
 from rho_eos.reproduce.plan import plan_tables
 from rho_eos.reproduce.profiles import PAPER
 from rho_eos.reproduce.published import paper_model
 from rho_eos.reproduce.run import reproduce
 from tests.checkpoints import write_checkpoint
 from tests.evals.fixtures import FOLDER
-from tests.reproduce.scripted import Script, Watch
+from tests.evals.scripted import Script, Watch
 
 
 def make(model: Path, table: str) -> dict[str, dict[str, str]]:
@@ -21,8 +21,8 @@ def make(model: Path, table: str) -> dict[str, dict[str, str]]:
     out = model / "out"
     config = EngineConfig(model=str(model), device="cpu")
     data = {"gsm8k": FOLDER / "gsm8k.jsonl"}
-    study = Study(config=config, profile=PAPER, folder=out, limit=1, data=data)
-    reproduce(study, plan_tables(table, PAPER, ["gsm8k"]), [], Script().open, Watch())
+    study = Study(config=config, scale=PAPER.scale, folder=out, limit=1, data=data)
+    reproduce(study, PAPER, plan_tables(table, PAPER, ["gsm8k"]), [], Script().open, Watch())
     with (out / f"{table}.csv").open(encoding="utf-8", newline="") as file:
         return {next(iter(row.values())): row for row in csv.DictReader(file)}
 

@@ -11,17 +11,15 @@ import pytest
 
 from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
+from rho_eos.evals.studies.study import Study
 from rho_eos.evals.tasks.embedded import TinyMath
-from rho_eos.reproduce.cells import Study
-from rho_eos.reproduce.index import FIGURE_TITLES
-from rho_eos.reproduce.plan import TABLE_NAMES, plan_figures, plan_tables
+from rho_eos.reproduce.plan import plan_figures, plan_tables
 from rho_eos.reproduce.profiles import PAPER, TINY, choose_profile
-from rho_eos.reproduce.run import reproduce
-from rho_eos.reproduce.survey import SURVEYS
+from rho_eos.reproduce.run import FIGURE_TITLES, TABLE_TITLES, reproduce
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command
-from tests.reproduce.conftest import SMALL
-from tests.reproduce.scripted import Script, Watch
+from tests.evals.scripted import Script, Watch
+from tests.reproduce.small import SMALL
 
 METRICS = {"n", "Acc %", "E_token", "N_token", "E_ratio %", "NFE", "positions", "Step", "seconds"}
 
@@ -33,13 +31,13 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def small_study(checkpoint: Path, out: Path, **more: Any) -> Study:
     config = EngineConfig(model=str(checkpoint), device="cpu")
-    return Study(config=config, profile=SMALL, folder=out, **{"limit": 2} | more)
+    return Study(config=config, scale=SMALL.scale, folder=out, **{"limit": 2} | more)
 
 
 def run(study: Study, source: Script, target: str = "all") -> Watch:
     watch = Watch()
     tables, figures = plan_tables(target, SMALL, []), plan_figures(target, SMALL, [])
-    reproduce(study, tables, figures, source.open, watch)
+    reproduce(study, SMALL, tables, figures, source.open, watch)
     return watch
 
 
@@ -64,7 +62,7 @@ def test_a_model_gives_all_tables_and_figures_and_again_without_being_loaded(
     assert first.code == 0, first.err
     assert "; needs " in first.err and first.out.rstrip().endswith("index.md")
 
-    for name in (*TABLE_NAMES, "comparison"):
+    for name in TABLE_TITLES:
         rows = rows_of(out / f"{name}.csv")
         assert rows and all(None not in row and None not in row.values() for row in rows)
         latex = (out / f"{name}.tex").read_text()
@@ -72,18 +70,21 @@ def test_a_model_gives_all_tables_and_figures_and_again_without_being_loaded(
         assert len(body) == len(rows) + 1 and len({line.count("&") for line in body}) == 1
         assert not re.search(r"(?<!\\)[%#]|[ρτ±×]", latex)
         assert "tiny-math" in (out / f"{name}.md").read_text()
+        told = json.loads((out / f"{name}.json").read_text())
+        assert [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]] == rows
     main = {row["policy"]: row for row in rows_of(out / "main.csv")}
     assert set(next(iter(main.values()))) >= METRICS
     assert list(main) == [
         "fixed 4, one token a step",
-        *("fixed 4, τ rule", "fixed 8, τ rule", "DAEDAL", "ρ-EOS Sym", "ρ-EOS Asym"),
+        *("fixed 4, τ rule", "fixed 8, τ rule", "fixed 16, τ rule"),
+        *("DAEDAL", "ρ-EOS Sym", "ρ-EOS Asym"),
     ]
     assert main["fixed 4, one token a step"]["NFE"] == "4.0"  # one sample: no standard error
     assert main["fixed 8, τ rule"]["N_token"] == "8.0 ± 0.0"
 
     from matplotlib.image import imread
 
-    for name in set(FIGURE_TITLES) - set(SURVEYS):
+    for name in FIGURE_TITLES:
         picture = imread(out / f"{name}.png")
         assert min(picture.shape[:2]) > 400 and np.std(picture) > 0.02
         assert "<text" in (out / f"{name}.svg").read_text()
@@ -106,16 +107,16 @@ def test_a_model_gives_all_tables_and_figures_and_again_without_being_loaded(
 def test_tables_share_cells(
     byte_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rho_eos.reproduce.run._write_figures", lambda *_: None)  # takes long
+    monkeypatch.setattr("rho_eos.reproduce.figures.write_figures", lambda *_: None)  # takes long
     study, source = small_study(byte_checkpoint, tmp_path / "out"), Script()
-    assert len(run(study, source, "main").ran) == 6
+    assert len(run(study, source, "main").ran) == 7
     assert len(run(study, source, "thresholds").ran) == 2  # Sym and Asym are the main table's
     assert len(run(study, source, "signals").ran) == 2  # so are DAEDAL and ρ-EOS Asym
     assert len(run(study, source, "expansion").ran) == 2  # exponential is the region [0.4, 0.6]
     assert len(run(study, source, "init-length").ran) == 3
     assert len(run(study, source, "figures").ran) == 4  # with a trace, from two lengths each
     assert run(study, source, "all").ran == []
-    assert source.opened == 6 + 2 + 2 + 2 + 3 + 4
+    assert source.opened == 7 + 2 + 2 + 2 + 3 + 4
 
 
 def test_what_decides_the_results_decides_the_folder(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_interrupted_again_and_again_nothing_is_lost_or_asked_twice(
             asked += source.asked
     cells = study.cells(plan_tables("main", SMALL, []))
     answers = [line["id"] for cell in cells for line in cell.lines()]
-    assert interruptions >= 2 and len(answers) == sum(cell.samples for cell in cells) == 11
+    assert interruptions >= 2 and len(answers) == sum(cell.samples for cell in cells) == 13
     assert len(asked) <= len(answers) + interruptions  # at most the one that was being graded
     assert (tmp_path / "out" / "main.md").exists()
 
@@ -168,7 +169,7 @@ def test_a_dry_run_counts_and_leaves_nothing(
 ) -> None:
     words = ("reproduce", "main", "-m", byte_checkpoint, "--profile", "small", "--limit", "2")
     result = command(*words, "--dry-run", "--out", tmp_path / "out")
-    assert result.code == 0 and "0 of 6 cells are finished" in result.out
+    assert result.code == 0 and "0 of 7 cells are finished" in result.out
     [row] = [line for line in result.out.splitlines() if "one token a step" in line]
     assert "0 of 1" in row and row.split()[-1] == str(4 * (100 + 4))
     assert not (tmp_path / "out").exists()
@@ -197,9 +198,9 @@ def test_bad_input_is_one_line_and_leaves_no_folder(
 def test_a_folder_holds_one_model(tmp_path: Path) -> None:
     one, other = (write_checkpoint(tmp_path / name) for name in ("one", "other"))
     run(small_study(one, tmp_path / "out"), Script(), "thresholds")
-    about = json.loads((tmp_path / "out" / "reproduction.json").read_text())
+    about = json.loads((tmp_path / "out" / "study.json").read_text())
     assert about["model"] == str(one)
-    with pytest.raises(UserError, match=r"holds the reproduction of .*one, not of .*other"):
+    with pytest.raises(UserError, match=r"holds a study of .*one, not of .*other"):
         run(small_study(other, tmp_path / "out"), Script(), "thresholds")
 
 
@@ -209,11 +210,11 @@ def test_a_missing_sandbox_is_noticed_before_anything_is_asked(
     def no_sandbox(_: bool) -> None:
         raise UserError("no sandbox")
 
-    monkeypatch.setattr("rho_eos.reproduce.run.find_sandbox", no_sandbox)
+    monkeypatch.setattr("rho_eos.evals.studies.study.find_sandbox", no_sandbox)
     study, source = small_study(byte_checkpoint, tmp_path / "out"), Script()
     plans = plan_tables("thresholds", SMALL, ["tiny-math", "tiny-mbpp"])
     with pytest.raises(UserError, match="no sandbox"):
-        reproduce(study, plans, [], source.open, Watch())
+        reproduce(study, SMALL, plans, [], source.open, Watch())
     assert source.opened == 0 and not (tmp_path / "out").exists()
 
 
@@ -221,6 +222,5 @@ def test_the_embedded_model_is_asked_for_a_quarter_of_the_papers_lengths() -> No
     assert choose_profile(EngineConfig(model="tiny"), None) is TINY
     assert choose_profile(EngineConfig(model="GSAI-ML/LLaDA-1.5"), None) is PAPER
     assert choose_profile(EngineConfig(model="my/own"), "tiny") is TINY
-    for field in ("fixed_lengths", "initial_lengths", "figure_lengths"):
-        assert [4 * length for length in getattr(TINY, field)] == list(getattr(PAPER, field))
-    assert (4 * TINY.initial_length, 4 * TINY.max_length) == (64, 2048)
+    assert [4 * length for length in TINY.lengths] == list(PAPER.lengths)
+    assert (PAPER.lengths[0], PAPER.lengths[-1]) == (64, 2048)

@@ -28,6 +28,7 @@ from rho_eos.cli.ray_options import RayCommand
 from rho_eos.cli.reproduce import reproduce
 from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
+from rho_eos.cli.survey import survey
 from rho_eos.cli.watch import watch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
@@ -82,7 +83,7 @@ def make_app() -> typer.Typer:
     for command in (decoding(chat), decoding(watch), engine(batch)):
         app.command()(with_config(command))
     app.command("eval", cls=EvalCommand)(with_config(decoding(evaluate)))
-    for command in (compare, inspect, engine(reproduce)):
+    for command in (compare, inspect, engine(survey), engine(reproduce)):
         app.command()(with_config(command))
     # Everything after the command is for lm-eval to read, --help included.
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

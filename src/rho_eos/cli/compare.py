@@ -42,7 +42,7 @@ def compare(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     for number, (name, table) in enumerate(tables.items()):
-        if number and form != "terminal":
+        if number:
             print()
         show(table, form)
         if out is not None:

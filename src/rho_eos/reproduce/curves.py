@@ -37,17 +37,14 @@ def over_steps(lines: Sequence[Line], field: str) -> Curve:
 def over_progress(lines: Sequence[Line], field: str) -> Curve:
     """The same against the share of its steps that a sample has made: all samples, all the way."""
     x = np.linspace(0, 1, BINS)
-    grid = np.array([_resampled(_series(line, field), x) for line in lines])
-    return _curve(100 * x, grid)
+    series = [_series(line, field) for line in lines]
+    grid = [np.interp(x, np.linspace(0, 1, len(each)), each) for each in series]
+    return _curve(100 * x, np.array(grid))
 
 
 def _series(line: Line, field: str) -> np.ndarray:
     values = [record[field] for record in line["trace"]]
     return np.array([value for value in values if value is not None], dtype=float)
-
-
-def _resampled(series: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return np.interp(x, np.linspace(0, 1, len(series)), series)
 
 
 def _curve(x: np.ndarray, grid: np.ndarray) -> Curve:

@@ -1,43 +1,47 @@
-"""The paper's four figures, and the main table as a picture."""
+"""The paper's four figures."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 
 from rho_eos.decoding.expansion import MULTIPLIERS, ExpansionParams, expansion_factor
 from rho_eos.decoding.policies.rho_eos import RhoEosParams
-from rho_eos.evals.runs.report import summarise
 from rho_eos.evals.runs.run_folder import Line
-from rho_eos.reproduce import style
-from rho_eos.reproduce.cells import Study
-from rho_eos.reproduce.curves import Curve, over_progress, over_steps
-from rho_eos.reproduce.plan import ASYM, Plan
+from rho_eos.evals.studies import style
+from rho_eos.evals.studies.contenders import ASYM, DAEDAL, RHO_ASYM, RHO_SYM, rho_eos
+from rho_eos.evals.studies.study import Plan, Study
+from rho_eos.reproduce.curves import over_progress, over_steps
+from rho_eos.reproduce.plan import BY_THRESHOLD
 
+# Okabe and Ito's palette; the marker says the same again for those who print in grey.
+POLICIES = {
+    BY_THRESHOLD: ("#0072B2", "o"),
+    DAEDAL: ("#E69F00", "D"),
+    RHO_SYM: ("#009E73", "^"),
+    RHO_ASYM: ("#D55E00", "v"),
+}
 EXPANSION_COLOURS = dict(zip(MULTIPLIERS, ("#56B4E9", "#0072B2", "#D55E00"), strict=True))
 
 
-def write_figures(
-    folder: Path, study: Study, scatter: Plan, curves: Plan, main: Plan | None
-) -> None:
-    """PNG and SVG of each. The trade-off is drawn where the main table was made as well."""
-    traced = [study.cell(row, curves.tasks[0]).lines(traces=True) for row in curves.rows]
-    lengths = study.profile.figure_lengths
-    fixed = dict(zip(lengths, traced[: len(lengths)], strict=True))
-    adaptive = dict(zip(lengths, traced[len(lengths) :], strict=True))
-    with matplotlib.rc_context(style.STYLE):
-        drawn = {
-            "rho-over-steps": rho_over_steps(fixed, curves.tasks[0]),
+def write_figures(study: Study, scatter: Plan, curves: Plan) -> None:
+    """PNG and SVG of each. Half of the curves are of fixed lengths, the others of ρ-EOS."""
+    [task] = curves.tasks
+    fixed, adaptive = (
+        {
+            row.params.initial_length: study.cell(row, task).lines(traces=True)
+            for row in curves.rows
+            if row.params.policy == policy
+        }
+        for policy in ("fixed", "rho-eos")
+    )
+    with style.applied():
+        for name, figure in {
+            "rho-over-steps": rho_over_steps(fixed, task),
             "expansion-functions": expansion_functions(),
             "e-ratio": e_ratio(study, scatter),
-            "convergence": convergence(fixed, adaptive, curves.tasks[0]),
-        }
-        if main is not None:
-            drawn["trade-off"] = trade_off(study, main)
-        for name, figure in drawn.items():
-            style.save(figure, folder / name)
+            "convergence": convergence(fixed, adaptive, task),
+        }.items():
+            style.save(figure, study.folder / name)
 
 
 def rho_over_steps(fixed: dict[int, list[Line]], task: str) -> Any:
@@ -57,11 +61,15 @@ def convergence(fixed: dict[int, list[Line]], adaptive: dict[int, list[Line]], t
     figure, [[left, middle, right]] = style.panels(3, width=4.6)
     colours = style.length_colours(tuple(fixed))
     for length, colour in colours.items():
-        _line(left, over_steps(fixed[length], "rho"), colour, f"{length}")
-        _line(middle, over_steps(adaptive[length], "rho"), colour, f"{length}")
-        _line(right, over_steps(adaptive[length], "length"), colour, f"{length}")
+        for axes, lines, field in (
+            (left, fixed, "rho"),
+            (middle, adaptive, "rho"),
+            (right, adaptive, "length"),
+        ):
+            curve = over_steps(lines[length], field)
+            axes.plot(curve.x, curve.mean, color=colour, label=f"{length}")
     for axes, title in ((left, f"Fixed length, {task}"), (middle, "ρ-EOS Asym")):
-        shade = style.shade_region(axes, ASYM)
+        shade = axes.axhspan(*ASYM, color=style.REGION, alpha=0.10, linewidth=0)
         axes.set_title(title)
         _rho_axis(axes)
     right.set(ylabel="canvas length L (tokens)", title="ρ-EOS Asym")
@@ -81,8 +89,7 @@ def expansion_functions() -> Any:
     rho = np.linspace(0, 1, 1001)
     low, high = ASYM
     for number, (name, colour) in enumerate(EXPANSION_COLOURS.items()):
-        region = {"rho_low": low, "rho_high": high}
-        params = RhoEosParams.from_mapping({"expansion": name, **region})
+        params = RhoEosParams.from_mapping(rho_eos(ASYM, expansion=name))
         change = [_length_change(float(value), params) for value in rho]
         axes.plot(rho, change, color=colour, label=name, linewidth=8 - 3 * number)  # none hidden
     axes.axvspan(low, high, color=style.REGION, alpha=0.10, linewidth=0)
@@ -107,10 +114,11 @@ def _length_change(rho: float, params: ExpansionParams) -> int:
 def e_ratio(study: Study, plan: Plan) -> Any:
     """Every sample a point: fixed lengths are columns, adaptive ones follow the answer."""
     figure, grid = style.panels(len(plan.tasks), width=5.4)
-    lengths = (*study.profile.figure_lengths, study.profile.max_length)
+    fixed = [row.params.initial_length for row in plan.rows if row.params.policy == "fixed"]
+    lengths = sorted({*fixed, plan.rows[0].params.max_new_tokens})
     for axes, task in zip(grid[0], plan.tasks, strict=True):
-        for series, (colour, marker) in style.POLICIES.items():
-            rows = [row for row in plan.rows if _series(row.label) == series]
+        for series, (colour, marker) in POLICIES.items():
+            rows = [row for row in plan.rows if (row.series or row.label) == series]
             lines = [line for row in rows for line in study.cell(row, task).lines()]
             axes.scatter(
                 [line["n_token"] for line in lines],
@@ -118,54 +126,11 @@ def e_ratio(study: Study, plan: Plan) -> Any:
                 s=36, alpha=0.6, color=colour, marker=marker, linewidths=0,
                 label=series if lines else None,
             )  # fmt: skip
-        style.length_axis(axes, tuple(sorted(set(lengths))))
+        style.length_axis(axes, lengths)
         axes.set(xlabel="N_token, final canvas (tokens)", ylim=(-3, 103), title=task)
     grid[0][0].set_ylabel("E_ratio (%)")
     style.legend_beside(grid[0][-1], "each sample")
     return figure
-
-
-def trade_off(study: Study, main: Plan) -> Any:
-    """Accuracy against positions evaluated: up and to the left is better."""
-    columns = min(2, len(main.tasks))
-    rows = -(-len(main.tasks) // columns)
-    figure, grid = style.panels(columns, rows, width=5.6, height=4.0)
-    for axes, task in zip(grid.flat, main.tasks, strict=False):
-        for series, (colour, marker) in style.POLICIES.items():
-            points = [_point(study.cell(row, task).lines()) for row in main.rows
-                      if _series(row.label) == series]  # fmt: skip
-            if not points:
-                continue
-            cost, accuracy, error = np.array(points).T
-            axes.errorbar(
-                cost, accuracy, yerr=error, color=colour, marker=marker, markersize=8,
-                elinewidth=1, label=series, linewidth=1.4 if len(points) > 1 else 0,
-            )  # fmt: skip
-        axes.set(title=task, xscale="log", ylim=(-4, 104))
-    for axes in grid.flat[len(main.tasks) :]:
-        axes.set_visible(False)
-    for axes in grid[:, 0]:
-        axes.set_ylabel("accuracy (%) ± standard error")
-    for axes in grid[-1]:
-        axes.set_xlabel("positions evaluated per sample")
-    style.legend_beside(grid[0][-1], "fixed lengths are joined,\nshort to long")
-    return figure
-
-
-def _point(lines: Sequence[Line]) -> tuple[float, float, float]:
-    [summary] = summarise(lines)
-    accuracy = summary.accuracy
-    cost = summary.costs["positions_evaluated"].mean
-    return cost, 100 * accuracy.mean, 100 * (accuracy.error or 0.0)
-
-
-def _series(label: str) -> str:
-    """The policy a row belongs to: a fixed length's label without the length."""
-    return "fixed, " + label.partition(", ")[2] if label.startswith("fixed ") else label
-
-
-def _line(axes: Any, curve: Curve, colour: Any, label: str) -> None:
-    axes.plot(curve.x, curve.mean, color=colour, label=label)
 
 
 def _rho_axis(axes: Any) -> None:

@@ -6,24 +6,19 @@ sign test for costs, on the samples that cost one of them less. The change of a 
 compared, and McNemar's test is the sign test on those.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rho_eos.base.errors import UserError
+from rho_eos.evals.runs import stats
 from rho_eos.evals.runs.report import per_sample, summarise, summary_table
 from rho_eos.evals.runs.run_folder import SETTINGS, Line, read_samples
-from rho_eos.evals.runs.stats import (
-    mean_interval,
-    mean_of,
-    ratio_interval,
-    ratio_of_means,
-    sign_test,
-)
 from rho_eos.evals.runs.table import Table
 
-COSTS = (("nfe", "NFE"), ("positions_evaluated", "positions"), ("n_token", "N_token"))
-EXACT = ("positions_exact", "exact")  # positions, if there were no cache
+ACCURACY = "Acc"
+COSTS = {"NFE": "nfe", "positions": "positions_evaluated", "N_token": "n_token"}
+EXACT = {"exact": "positions_exact"}  # positions, if there were no cache
 COLUMNS = ("run", "against", "task", "metric", "n", "change", "95%", "better", "worse", "p")
 
 
@@ -34,10 +29,6 @@ class Run:
 
     def of(self, task: str) -> list[Line]:
         return [line for line in self.lines if line["task"] == task]
-
-    @property
-    def tasks(self) -> list[str]:
-        return list(dict.fromkeys(line["task"] for line in self.lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,55 +44,47 @@ class Change:
 
     @property
     def p(self) -> float:
-        return sign_test(self.better, self.worse)
+        return stats.sign_test(self.better, self.worse)
+
+    def cells(self) -> list[str]:
+        """For the columns of a table from `metric` on."""
+        form, scale, sign = ("{:+.1f}", 100, "") if self.metric == ACCURACY else ("{:.2f}", 1, "×")
+        change, low, high = (form.format(scale * x) for x in (self.change, *self.interval))
+        p = "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
+        counts = f"{self.better}", f"{self.worse}"
+        return [self.metric, f"{self.samples}", f"{sign}{change}", f"{low} to {high}", *counts, p]
 
 
 def compare(lines: Sequence[Line], baseline: Sequence[Line]) -> list[Change]:
     """Lines of one task each, metric by metric; nothing if they have no sample in common."""
-    samples = _shared(lines, baseline)
-    if not samples:
-        return []
-    ours = [line for line in lines if line["sample"] in samples]
-    theirs = [line for line in baseline if line["sample"] in samples]
-    asked = all("nfe" in line for line in (*ours, *theirs))
-    cached = any(summary.cached for each in (ours, theirs) for summary in summarise(each))
-    compared = (*COSTS, EXACT) if cached else COSTS
-    costs = [_cost_change(ours, theirs, *cost) for cost in compared if asked]
-    return [_accuracy_change(ours, theirs), *costs]
-
-
-def _shared(lines: Sequence[Line], baseline: Sequence[Line]) -> set[str]:
-    """Samples of both; that an id means the same in both is checked, not believed."""
-    theirs = {line["sample"]: (line["prompt"], line["reference"]) for line in baseline}
-    for line in lines:
-        asked = (line["prompt"], line["reference"])
-        if theirs.get(line["sample"], asked) != asked:
+    asked = {line["sample"]: (line["prompt"], line["reference"]) for line in baseline}
+    for line in lines:  # that an id means the same in both is checked, not believed
+        ours = (line["prompt"], line["reference"])
+        if asked.get(line["sample"], ours) != ours:
             raise UserError(f"{line['sample']} is not the same question in both runs")
-    return {line["sample"] for line in lines} & set(theirs)
+    shared = {line["sample"] for line in lines} & set(asked)
+    sides = [[line for line in each if line["sample"] in shared] for each in (lines, baseline)]
+    if not shared:
+        return []
+    metrics = {ACCURACY: "correct"}
+    if all("nfe" in line for side in sides for line in side):
+        cached = any(summary.cached for side in sides for summary in summarise(side))
+        metrics |= COSTS | (EXACT if cached else {})
+    return [
+        _change(metric, *(list(per_sample(side, field).values()) for side in sides))
+        for metric, field in metrics.items()
+    ]
 
 
-def _accuracy_change(ours: Sequence[Line], theirs: Sequence[Line]) -> Change:
-    right, base = _paired(ours, theirs, "correct")
-    gains = [a - b for a, b in zip(right, base, strict=True)]
-    change, interval = mean_of(gains).mean, mean_interval(gains)
-    better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-    return Change("Acc", len(gains), change, interval, better, worse)
-
-
-def _cost_change(ours: Sequence[Line], theirs: Sequence[Line], field: str, metric: str) -> Change:
-    cost, base = _paired(ours, theirs, field)
-    pairs = list(zip(cost, base, strict=True))
-    ratio, interval = ratio_of_means(cost, base).mean, ratio_interval(cost, base)
-    cheaper, dearer = sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)
-    return Change(metric, len(pairs), ratio, interval, cheaper, dearer)
-
-
-def _paired(
-    ours: Sequence[Line], theirs: Sequence[Line], field: str
-) -> tuple[list[float], list[float]]:
-    """The values of both, sample by sample."""
-    our, their = per_sample(ours, field), per_sample(theirs, field)
-    return list(our.values()), [their[sample] for sample in our]
+def _change(metric: str, ours: Sequence[float], theirs: Sequence[float]) -> Change:
+    """Values of the same samples. More is better of accuracy, less of a cost."""
+    gains = [a - b for a, b in zip(ours, theirs, strict=True)]
+    more, less = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+    if metric == ACCURACY:
+        change, interval = stats.mean_of(gains).mean, stats.mean_interval(gains)
+        return Change(metric, len(gains), change, interval, better=more, worse=less)
+    ratio, interval = stats.ratio_of_means(ours, theirs).mean, stats.ratio_interval(ours, theirs)
+    return Change(metric, len(gains), ratio, interval, better=less, worse=more)
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
@@ -131,33 +114,18 @@ def runs_table(runs: Sequence[Run]) -> Table:
 
 def tests_table(runs: Sequence[Run]) -> Table:
     """Every run against the first, task by task and metric by metric."""
-    rows = list(_rows(runs))
+    baseline, *others = runs
+    tasks = dict.fromkeys(line["task"] for line in baseline.lines)
+    rows = [row for task in tasks for row in tests_of(task, baseline, others)]
     if not rows:
-        raise UserError(f"no run has a sample in common with the first, {runs[0].name}")
+        raise UserError(f"no run has a sample in common with the first, {baseline.name}")
     return Table(COLUMNS, rows, labels=4)
 
 
-def _rows(runs: Sequence[Run]) -> Iterator[list[str]]:
-    baseline = runs[0]
-    for task in baseline.tasks:
-        for run in runs[1:]:
-            for change in compare(run.of(task), baseline.of(task)):
-                yield [run.name, baseline.name, task, *_cells(change)]
-
-
-def _cells(change: Change) -> list[str]:
-    def shown(value: float) -> str:
-        return f"{100 * value:+.1f}" if change.metric == "Acc" else f"{value:.2f}"
-
-    low, high = change.interval
-    sign = "" if change.metric == "Acc" else "×"
-    p = "<0.001" if change.p < 0.001 else f"{change.p:.3f}"
+def tests_of(task: str, baseline: Run, runs: Sequence[Run]) -> list[list[str]]:
+    """Rows of the table: each run against the baseline on one task."""
     return [
-        change.metric,
-        f"{change.samples}",
-        f"{sign}{shown(change.change)}",
-        f"{shown(low)} to {shown(high)}",
-        f"{change.better}",
-        f"{change.worse}",
-        p,
+        [run.name, baseline.name, task, *change.cells()]
+        for run in runs
+        for change in compare(run.of(task), baseline.of(task))
     ]

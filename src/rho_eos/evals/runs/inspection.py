@@ -44,14 +44,7 @@ def inspection_page(folder: Path) -> str:
         "samples": [_sample(line) for line in lines],
     }
     text = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    return _filled(
-        "inspect.html",
-        {
-            "/*STYLE*/": _static("inspect.css"),
-            "/*SCRIPT*/": _static("inspect.js"),
-            "/*DATA*/": text,
-        },
-    )
+    return _filled("inspect.html", {"/*SCRIPT*/": _static("inspect.js"), "/*DATA*/": text})
 
 
 def is_sweep(folder: Path) -> bool:
@@ -71,12 +64,9 @@ def sweep_page(folder: Path, page: Path) -> tuple[str, list[Path]]:
     if len(runs) > 1:
         with suppress(UserError):  # they have no sample in common yet
             tables.append(_html(tests_table(runs), links))
-    content = {
-        "/*STYLE*/": _static("inspect.css"),
-        "<!--NAME-->": escape(folder.absolute().name),
-        "<!--TABLES-->": "\n".join(f'<div class="scroll">{table}</div>' for table in tables),
-    }
-    return _filled("sweep.html", content), inside
+    shown = "\n".join(f'<div class="scroll">{table}</div>' for table in tables)
+    name = escape(folder.absolute().name)
+    return _filled("sweep.html", {"<!--NAME-->": name, "<!--TABLES-->": shown}), inside
 
 
 def _html(table: Table, links: dict[str, str]) -> str:
@@ -108,19 +98,15 @@ def _sample(line: Line) -> dict[str, Any]:
     """A line with its trace reduced to the curves, and to what the canvas can be replayed from."""
     trace = line.pop("trace", None)
     if trace:
-        line["curves"] = {
-            name: [record[name] for record in trace]
-            for name in CURVES
-            if all(name in record for record in trace)
-        }
-        line["steps"] = [
-            {name: record[name] for name in REPLAYED if name in record} for record in trace
-        ]
+        drawn = [name for name in CURVES if all(name in record for record in trace)]
+        line["curves"] = {name: [record[name] for record in trace] for name in drawn}
+        line["steps"] = [{name: step[name] for name in REPLAYED if name in step} for step in trace]
     return line
 
 
 def _filled(name: str, content: dict[str, str]) -> str:
     """A page with each mark replaced; what is put in is not searched for marks again."""
+    content = {"/*STYLE*/": _static("inspect.css"), **content}
     marks = re.compile("|".join(map(re.escape, content)))
     return marks.sub(lambda found: content[found[0]], _static(name))
 

@@ -6,30 +6,36 @@ smaller than it is. E_ratio is the ratio of the averages.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from rho_eos.evals.runs.run_folder import Line, read_samples, write_json
+from rho_eos.evals.runs.run_folder import Line, write_json
 from rho_eos.evals.runs.stats import Estimate, mean_of, ratio_of_means
 from rho_eos.evals.runs.table import Table
 
-#: Field of a line, heading, decimals.
-COSTS = (
-    ("e_token", "E_token", 1),
-    ("n_token", "N_token", 1),
-    ("nfe", "NFE", 1),
-    ("positions_evaluated", "positions", 0),
-    ("positions_exact", "exact", 0),
-    ("refreshes", "refreshes", 1),
-    ("tokens_per_forward", "tokens/NFE", 2),
-    ("adjustments", "Step", 1),
-)
+#: Column: the field of a line, and its decimals.
+COSTS = {
+    "E_token": ("e_token", 1),
+    "N_token": ("n_token", 1),
+    "NFE": ("nfe", 1),
+    "positions": ("positions_evaluated", 0),
+    "exact": ("positions_exact", 0),
+    "refreshes": ("refreshes", 1),
+    "tokens/NFE": ("tokens_per_forward", 2),
+    "Step": ("adjustments", 1),
+}
 COLUMNS = (
-    *("run", "task", "n", "Acc %", "E_token", "N_token", "E_ratio %"),
-    *("NFE", "positions", "exact", "refreshes", "tokens/NFE", "Step", "seconds"),
+    "run",
+    "task",
+    "n",
+    "Acc %",
+    "E_token",
+    "N_token",
+    "E_ratio %",
+    *list(COSTS)[2:],
+    "seconds",
 )
-#: They tell nothing new where no forward used the cache: shown only if one did.
+#: Columns that say nothing new where no forward used a cache; they are shown only if one did.
 OF_THE_CACHE = ("exact", "refreshes")
 #: What a line holds instead of a field, if it was written before there was a cache.
 _BEFORE_THE_CACHE = {"positions_exact": "positions_evaluated", "refreshes": "nfe"}
@@ -50,23 +56,13 @@ class TaskSummary:
 
     @property
     def cached(self) -> bool:
-        """Whether some forward computed a window only."""
+        """Whether some forward computed fewer positions than there were."""
         costs = self.costs
         return bool(costs) and costs["positions_evaluated"].mean < costs["positions_exact"].mean
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "task": self.task,
-            "samples": self.samples,
-            "repeats": self.repeats,
-            "accuracy": self.accuracy.as_dict(),
-            **{name: cost.as_dict() for name, cost in self.costs.items()},
-            "e_ratio": self.e_ratio and self.e_ratio.as_dict(),
-            "seconds": self.seconds,
-        }
-
 
 def summarise(lines: Iterable[Line]) -> list[TaskSummary]:
+    """A summary for each task, in the order in which they occur."""
     by_task: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         by_task[line["task"]].append(line)
@@ -83,58 +79,47 @@ def per_sample(lines: Iterable[Line], field: str) -> dict[str, float]:
 
 
 def _summarise_task(task: str, lines: list[Line]) -> TaskSummary:
-    correct = per_sample(lines, "correct")
     asked = all("nfe" in line for line in lines)
-    values = {name: list(per_sample(lines, name).values()) for name, *_ in COSTS if asked}
+    fields = ["correct", *(field for field, _ in COSTS.values() if asked)]
+    values = {field: list(per_sample(lines, field).values()) for field in fields}
+    costs = {field: mean_of(each) for field, each in values.items()}
+    accuracy = costs.pop("correct")
     repeats = len({line["repeat"] for line in lines})
-    return TaskSummary(
-        task,
-        len(correct),
-        repeats,
-        mean_of(list(correct.values())),
-        {name: mean_of(each) for name, each in values.items()},
-        ratio_of_means(values["e_token"], values["n_token"]) if asked else None,
-        _seconds(lines) / repeats,
-    )
-
-
-def _seconds(lines: list[Line]) -> float:
-    """Time until the last answer, summed over the sessions that were needed."""
-    last: dict[int, float] = defaultdict(float)
+    e_ratio = ratio_of_means(values["e_token"], values["n_token"]) if asked else None
+    last: dict[int, float] = {}  # when the last answer came, in each session that was needed
     for line in lines:
-        last[line["session"]] = max(last[line["session"]], line["elapsed"])
-    return sum(last.values())
+        last[line["session"]] = max(last.get(line["session"], 0.0), line["elapsed"])
+    seconds = sum(last.values()) / repeats
+    return TaskSummary(task, len(values["correct"]), repeats, accuracy, costs, e_ratio, seconds)
 
 
-def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]]) -> Table:
+def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]], heading: str = "run") -> Table:
     """Runs side by side, grouped by task: what is to be compared stands together."""
-    tasks = list(dict.fromkeys(summary.task for _, of_run in runs for summary in of_run))
-    cached = any(summary.cached for _, of_run in runs for summary in of_run)
+    rows = [(name, summary) for name, of_run in runs for summary in of_run]
+    tasks = list(dict.fromkeys(summary.task for _, summary in rows))
+    cached = any(summary.cached for _, summary in rows)
     columns = [column for column in COLUMNS if cached or column not in OF_THE_CACHE]
-    rows = [
-        _row(columns, name, summary)
-        for task in tasks
-        for name, of_run in runs
-        for summary in of_run
-        if summary.task == task
-    ]
-    return Table(columns, rows, labels=2)
+    grouped = sorted(rows, key=lambda row: tasks.index(row[1].task))
+    cells = [_cells(*row) for row in grouped]
+    shown_rows = [[row[column] for column in columns] for row in cells]
+    return Table([heading, *columns[1:]], shown_rows, labels=2)
 
 
-def _row(columns: Sequence[str], name: str, summary: TaskSummary) -> list[str]:
-    cost = {
-        heading: shown(summary.costs.get(field), decimals) for field, heading, decimals in COSTS
-    }
-    count = f"{summary.samples}" + (f"×{summary.repeats}" if summary.repeats > 1 else "")
-    cells = cost | {
+def _cells(name: str, summary: TaskSummary) -> dict[str, str]:
+    costs = summary.costs
+    return {
         "run": name,
         "task": summary.task,
-        "n": count,
+        "n": count(summary.samples, summary.repeats),
         "Acc %": shown(summary.accuracy, 1, scale=100),
         "E_ratio %": shown(summary.e_ratio, 1, scale=100),
-        "seconds": f"{summary.seconds:.0f}" if summary.costs else NONE,
+        "seconds": f"{summary.seconds:.0f}" if costs else NONE,
+        **{column: shown(costs.get(field), digits) for column, (field, digits) in COSTS.items()},
     }
-    return [cells[column] for column in columns]
+
+
+def count(samples: int, repeats: int) -> str:
+    return f"{samples}×{repeats}" if repeats > 1 else f"{samples}"
 
 
 def shown(estimate: Estimate | None, decimals: int, scale: float = 1) -> str:
@@ -148,11 +133,6 @@ def shown(estimate: Estimate | None, decimals: int, scale: float = 1) -> str:
 def write_summary(folder: Path, lines: Iterable[Line]) -> list[TaskSummary]:
     """summary.json and summary.{md,csv,tex} beside the samples."""
     summaries = summarise(lines)
-    write_json(folder / "summary.json", [summary.as_dict() for summary in summaries])
+    write_json(folder / "summary.json", [asdict(summary) for summary in summaries])
     summary_table([(folder.name, summaries)]).write(folder / "summary")
     return summaries
-
-
-def read_run(folder: Path) -> tuple[str, list[Line]]:
-    """A run's name and its samples."""
-    return folder.absolute().name, read_samples(folder)

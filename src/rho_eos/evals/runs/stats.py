@@ -1,9 +1,9 @@
 """The statistics of evaluations: means with their standard errors, and paired comparisons."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,17 +17,11 @@ class Estimate:
     mean: float
     error: float | None
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"mean": self.mean, "standard_error": self.error}
-
 
 def mean_of(values: Sequence[float]) -> Estimate:
-    count = len(values)
-    mean = math.fsum(values) / count
-    if count < 2:
-        return Estimate(mean, None)
-    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    return Estimate(mean, math.sqrt(variance / count))
+    if len(values) < 2:
+        return Estimate(float(values[0]), None)
+    return Estimate(statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values)))
 
 
 def ratio_of_means(above: Sequence[float], below: Sequence[float]) -> Estimate:

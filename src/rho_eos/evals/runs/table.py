@@ -2,25 +2,22 @@
 
 import csv
 import io
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 FORMATS = ("terminal", "markdown", "csv", "latex")
-_SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "–": "--",
-    "ρ": r"$\rho$",
-    "τ": r"$\tau$",
-    "Δ": r"$\Delta$",
-    "×": r"$\times$",
-    "<": r"$<$",
-    ">": r"$>$",
-}
+_SIGNS = dict(
+    zip("±×ρτΔ<>", (r"\pm", r"\times", r"\rho", r"\tau", r"\Delta", "<", ">"), strict=True)
+)
+_LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
+    | {character: f"${sign}$" for character, sign in _SIGNS.items()}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,68 +43,42 @@ class Table:
         """For `booktabs`."""
         align = "l" * self.labels + "r" * (len(self.columns) - self.labels)
         head, *body = (
-            " & ".join(_latex(cell) for cell in line) + r" \\"
+            " & ".join(cell.translate(_LATEX) for cell in line) + r" \\"
             for line in [self.columns, *self.rows]
         )
         lines = [rf"\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule", *body]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
-    def rich(self) -> Any:
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table as RichTable
-        from rich.text import Text
+    def terminal(self, narrower_than: int | None = None) -> str:
+        """Columns side by side; where that is too wide, a row under the other."""
+        lines = [self.columns, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        wide = sum(widths) + 2 * (len(widths) - 1)
+        if narrower_than is not None and wide >= narrower_than:
+            return "\n".join(self._record(row, narrower_than - 1) for row in self.rows)
+        aligned = [
+            "  ".join(
+                cell.ljust(width) if at < self.labels else cell.rjust(width)
+                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        return "\n".join([aligned[0], "─" * wide, *aligned[1:], ""])
 
-        table = RichTable(box=SIMPLE_HEAD, pad_edge=False)
-        for number, column in enumerate(self.columns):
-            justify: Any = "left" if number < self.labels else "right"
-            table.add_column(Text(column), justify=justify, no_wrap=True)
-        for row in self.rows:
-            table.add_row(*(Text(cell) for cell in row))
-        return table
-
-    def records(self) -> Any:
-        """A row under the other, for a terminal that is too narrow for the table."""
-        from rich.columns import Columns
-        from rich.console import Group
-        from rich.text import Text
-
-        parts: list[Any] = []
-        for row in self.rows:
-            parts.append(Text(" · ".join(row[: self.labels]), style="bold"))
-            pairs = zip(self.columns[self.labels :], row[self.labels :], strict=True)
-            parts.append(Columns([Text(f"{name} {cell}") for name, cell in pairs], padding=(0, 2)))
-            parts.append("")
-        return Group(*parts)
+    def _record(self, row: Sequence[str], width: int) -> str:
+        pairs = zip(self.columns[self.labels :], row[self.labels :], strict=True)
+        numbers = " · ".join(f"{name} {cell}" for name, cell in pairs)
+        told = textwrap.fill(numbers, width, initial_indent="  ", subsequent_indent="  ")
+        return f"{' · '.join(row[: self.labels])}\n{told}\n"
 
     def write(self, stem: Path) -> None:
         """Beside each other: stem.md, stem.csv, stem.tex."""
-        for suffix, text in (
-            (".md", self.markdown()),
-            (".csv", self.csv()),
-            (".tex", self.latex()),
-        ):
-            stem.with_suffix(suffix).write_text(text, encoding="utf-8")
+        for suffix, text in ((".md", self.markdown), (".csv", self.csv), (".tex", self.latex)):
+            stem.with_suffix(suffix).write_text(text(), encoding="utf-8")
 
 
 def show(table: Table, form: str) -> None:
     """Print it; into a file or a pipe a terminal table is as wide as it needs to be."""
-    if form != "terminal":
-        print({"markdown": table.markdown, "csv": table.csv, "latex": table.latex}[form](), end="")
-        return
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 1000
-    drawn = table.rich()
-    console.print(drawn if _width(drawn) <= console.width else table.records())
-
-
-def _width(drawn: Any) -> int:
-    from rich.console import Console
-
-    return Console(width=1000).measure(drawn).maximum
-
-
-def _latex(text: str) -> str:
-    return "".join(_SPECIAL.get(character, character) for character in text)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    forms = {"markdown": table.markdown, "csv": table.csv, "latex": table.latex}
+    print(forms[form]() if form in forms else table.terminal(width), end="")

@@ -1,5 +1,6 @@
-"""How figures look: one colour per policy everywhere, safe for colour-blind readers, large type."""
+"""How figures look: colours that colour-blind readers can tell apart, and large type."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,39 +8,16 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from rho_eos.reproduce.plan import DAEDAL, RHO_ASYM, RHO_SYM
-
-# Okabe and Ito's palette; the marker says the same again for those who print in grey.
-POLICIES = {
-    "fixed, one token a step": ("#999999", "s"),
-    "fixed, τ rule": ("#0072B2", "o"),
-    DAEDAL: ("#E69F00", "D"),
-    RHO_SYM: ("#009E73", "^"),
-    RHO_ASYM: ("#D55E00", "v"),
-}
 MARKERS = "oD^vsPX*"  # of lengths, short to long
 REGION = "#D55E00"
+GRID = "#E6E6E6"
 INK = "#222222"
-STYLE = {
-    "font.size": 12,
-    "axes.titlesize": 13,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelsize": 12,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.8,
-    "axes.axisbelow": True,
-    "lines.linewidth": 2.2,
-    "legend.frameon": False,
-    "legend.fontsize": 11,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "rho-eos",  # the same picture is the same file
-}
+STYLE = Path(__file__).with_name("figures.mplstyle")
+
+
+def applied() -> Any:
+    """A context in which figures look like this."""
+    return matplotlib.rc_context(fname=STYLE)
 
 
 def length_colours(lengths: tuple[int, ...]) -> dict[int, Any]:
@@ -47,6 +25,12 @@ def length_colours(lengths: tuple[int, ...]) -> dict[int, Any]:
     shades = matplotlib.colormaps["viridis_r"]
     last = max(1, len(lengths) - 1)
     return {length: shades(0.1 + 0.9 * at / last) for at, length in enumerate(lengths)}
+
+
+def length_marks(lengths: tuple[int, ...]) -> dict[int, tuple[Any, str]]:
+    """A colour and a marker for each length; there are more lengths than markers at times."""
+    colours = length_colours(lengths)
+    return {n: (colours[n], MARKERS[at % len(MARKERS)]) for at, n in enumerate(lengths)}
 
 
 def panels(columns: int, rows: int = 1, width: float = 5.2, height: float = 4.2) -> tuple[Any, Any]:
@@ -58,11 +42,6 @@ def panels(columns: int, rows: int = 1, width: float = 5.2, height: float = 4.2)
 def save(figure: Any, stem: Path) -> None:
     figure.savefig(stem.with_suffix(".png"), dpi=160)
     figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
-
-
-def shade_region(axes: Any, region: tuple[float, float]) -> Any:
-    """The shade, for a legend to name it."""
-    return axes.axhspan(*region, color=REGION, alpha=0.10, linewidth=0)
 
 
 def legend_beside(axes: Any, title: str, *more: tuple[Any, str]) -> None:
@@ -80,7 +59,7 @@ def legend_beside(axes: Any, title: str, *more: tuple[Any, str]) -> None:
     )
 
 
-def length_axis(axes: Any, lengths: tuple[int, ...]) -> None:
+def length_axis(axes: Any, lengths: Sequence[int]) -> None:
     """Doubling lengths are equal distances, and are written out."""
     axes.set_xscale("log", base=2)
     axes.set_xticks(lengths, [str(length) for length in lengths])

@@ -1,10 +1,11 @@
 """Answers without a model: right, of made-up cost, and interrupted where a test wants it."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from rho_eos.base.outputs import FinishReason, Output, StepRecord, Usage
+from rho_eos.evals.runs.run import Progress
 from rho_eos.evals.runs.sources import Answers, Job
+from rho_eos.evals.studies.study import Cell
 
 
 class Script:
@@ -56,11 +57,6 @@ class Watch:
     def __init__(self) -> None:
         self.ran: list[str] = []
 
-    def start(self, cell: Any) -> None:
-        pass
-
-    def show(self, cell: Any, progress: Any) -> None:
-        pass
-
-    def finish(self, cell: Any) -> None:
-        self.ran.append(cell.folder.name)
+    def __call__(self, cell: Cell, progress: Progress) -> None:
+        if cell.folder.name not in self.ran:
+            self.ran.append(cell.folder.name)

@@ -1,0 +1,275 @@
+"""What a survey found: its rows as numbers, the verdict on each section, and the table of both."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+from rho_eos.base.outputs import FinishReason
+from rho_eos.evals.runs.compare import compare
+from rho_eos.evals.runs.report import NONE, count, per_sample, shown, summarise
+from rho_eos.evals.runs.run_folder import Line
+from rho_eos.evals.runs.stats import Estimate, mean_of
+from rho_eos.evals.runs.table import Table
+from rho_eos.evals.studies.contenders import FIXED, RHO_ASYM, contenders
+from rho_eos.evals.studies.result import Result
+from rho_eos.evals.studies.study import Row, Study
+
+SHORT = 0.9  # a text of less than this share of its reference is short
+CLOSE = 0.005  # accuracy: this far behind the best fixed length is as good as it
+DECEIVED, SURE = 0.05, 0.05  # accuracy: so far behind it, with p below the second
+
+COLUMNS = (
+    *("section", "policy", "L_init", "n", "Acc %", "Δ fixed", "E_ratio %", "N_token"),
+    *("NFE", "positions", "of Asym %", "edits", "ended early %"),
+)
+EXPLAINED = (
+    "L_init any: it makes no difference. Δ fixed: points of accuracy against the best fixed length "
+    "of the section on these very samples, the hardest opponent. positions: computed, of an "
+    "answer; of Asym %: of what ρ-EOS Asym computes from the same L_init, or on average. edits: "
+    "changes of the length. ended early: wrong, with the canvas full before an end of text, or a "
+    "text shorter than nine tenths of the reference."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyRow(Row):
+    """A row of a survey's plan."""
+
+    section: str  # what it has in common with the rows that it is compared with
+    policy: str  # as the table calls it
+    start: int | None  # None: one run stands for every initial length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A finished row: the answers to all tasks taken as one."""
+
+    section: str
+    policy: str
+    start: int | None
+    samples: int
+    repeats: int
+    accuracy: Estimate
+    e_ratio: Estimate
+    positions: Estimate
+    n_token: Estimate
+    nfe: Estimate
+    edits: Estimate
+    early: Estimate  # the share of answers that ended before they were complete
+    lines: Sequence[Line] = ()  # the answers themselves, where they are at hand
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.policy == FIXED
+
+    def as_dict(self) -> dict[str, Any]:
+        return {k: v for k, v in asdict(replace(self, lines=())).items() if k != "lines"}
+
+
+def findings(study: Study, rows: Sequence[SurveyRow], tasks: Sequence[str]) -> list[Finding]:
+    """Of all rows whose every cell is finished, in their order."""
+    found = []
+    for row in rows:
+        cells = [study.cell(row, task) for task in tasks]
+        if not all(cell.finished for cell in cells):
+            continue
+        answers = [line for cell in cells for line in cell.lines()]
+        lines = [line | {"task": "all tasks", "early": ended_early(line)} for line in answers]
+        [summary] = summarise(lines)
+        assert summary.e_ratio is not None
+        costs = summary.costs
+        one = Finding(
+            section=row.section,
+            policy=row.policy,
+            start=row.start,
+            samples=summary.samples,
+            repeats=summary.repeats,
+            accuracy=summary.accuracy,
+            e_ratio=summary.e_ratio,
+            positions=costs["positions_evaluated"],
+            n_token=costs["n_token"],
+            nfe=costs["nfe"],
+            edits=costs["adjustments"],
+            early=mean_of(list(per_sample(lines, "early").values())),
+            lines=lines,
+        )
+        found.append(one)
+    return found
+
+
+def ended_early(line: Line) -> bool:
+    """Wrong, and not because of what was written: there was no room, or the text is short."""
+    if line["correct"]:
+        return False
+    full = line["finish_reason"] == FinishReason.LENGTH.value
+    return full or len(line["text"].rstrip()) < SHORT * len(line["reference"].rstrip())
+
+
+Placed = TypeVar("Placed", SurveyRow, Finding)
+
+
+def in_order(rows: Iterable[Placed]) -> tuple[Placed, ...]:
+    """Sections as they occur, policies as they are listed (unknown ones last), short to long."""
+    rows = list(rows)
+    sections = list(dict.fromkeys(row.section for row in rows))
+    known: list[str] = [contender.label for contender in contenders()]
+    policies = list(dict.fromkeys([*known, *(row.policy for row in rows)]))
+
+    def place(row: Placed) -> tuple[int, int, int]:
+        return sections.index(row.section), policies.index(row.policy), row.start or 0
+
+    return tuple(sorted(rows, key=place))
+
+
+def by_section(found: Sequence[Finding]) -> dict[str, list[Finding]]:
+    sections: dict[str, list[Finding]] = {}
+    for each in found:
+        sections.setdefault(each.section, []).append(each)
+    return sections
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a section says of its policies, beside its best fixed length."""
+
+    policies: Sequence[str]  # those that were run
+    samples: int
+    best_fixed: int | None  # the most accurate fixed length; of equals, the cheaper
+    behind: Mapping[str, float]  # accuracy lost at most, by policies run from every initial length
+    cost: Mapping[str, float]  # positions of those that keep up with it, the cheapest first
+    deceived: Mapping[str, Sequence[int | None]]  # policies, and from where
+
+    @property
+    def nearest(self) -> str | None:
+        return min(self.behind, key=lambda policy: self.behind[policy], default=None)
+
+    @property
+    def choice(self) -> str | None:
+        """The policy to use; a fixed length where every other one is deceived."""
+        if len(self.policies) == 1 or self.best_fixed is None or self.nearest is None:
+            return None
+        nearest = f"{FIXED} {self.best_fixed}" if self.nearest in self.deceived else self.nearest
+        return next(iter(self.cost), nearest)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "choice": self.choice, "says": self.says()}
+
+    def says(self) -> str:
+        """The verdict in sentences."""
+        if len(self.policies) == 1:
+            return f"Only {self.policies[0]} was run, so there is nothing to compare it with."
+        if self.best_fixed is None:
+            return (
+                "No fixed length was run, so nothing says how often this model can be right, "
+                "and no policy is recommended: run `fixed`, too."
+            )
+        if self.nearest is None:
+            return (
+                "No policy was run from all the initial lengths of the others, so none is "
+                "recommended."
+            )
+        kept_up = ", ".join(f"{policy} ({cost:,.0f})" for policy, cost in self.cost.items())
+        close = f"{100 * CLOSE:g} points of it from every L_init"
+        deceived = "; ".join(
+            f"{name} from {', '.join(map(start_name, at))}" for name, at in self.deceived.items()
+        )
+        one = 1 / self.samples
+        return " ".join([
+            f"The best fixed length is {self.best_fixed}.",
+            f"Within {close}, the cheapest first (positions, averaged over L_init): {kept_up}."
+            if kept_up
+            else f"No policy is within {close}; {self.nearest} is at most "
+            f"{100 * self.behind[self.nearest]:.1f} behind.",
+            f"Deceived (at least {100 * DECEIVED:g} points behind it, p < {SURE:g}): "
+            f"{deceived or 'none'}.",
+            f"**Use {self.choice}.**"
+            if one <= CLOSE
+            else f"A first look, no more: of {self.samples} samples one is {100 * one:.1f} points. "
+            f"It speaks for {self.choice}.",
+        ])  # fmt: skip
+
+
+def start_name(start: int | None) -> str:
+    return "any" if start is None else f"{start}"
+
+
+def best_fixed(of_section: Sequence[Finding]) -> Finding | None:
+    fixed = [each for each in of_section if each.is_fixed]
+    return max(fixed, key=lambda each: (each.accuracy.mean, -each.positions.mean), default=None)
+
+
+def verdict(of_section: Sequence[Finding]) -> Verdict:
+    """Which policies keep up with the best fixed length from everywhere, and who is deceived."""
+    best = best_fixed(of_section)
+    policies = list(dict.fromkeys(each.policy for each in of_section))
+    samples = of_section[0].samples
+    if best is None:
+        return Verdict(policies, samples, None, {}, {}, {})
+    others = [each for each in of_section if not each.is_fixed]
+    starts = {each.start for each in others if each.start is not None}
+    behind, cost, deceived = {}, {}, {}
+    for policy in policies:
+        members = [each for each in others if each.policy == policy]
+        at = [each.start for each in members if _is_deceived(each, best)]
+        if at:
+            deceived[policy] = at
+        if members and {each.start for each in members} in ({None}, starts):
+            behind[policy] = max(best.accuracy.mean - each.accuracy.mean for each in members)
+            if behind[policy] <= CLOSE + 1e-9:
+                cost[policy] = sum(each.positions.mean for each in members) / len(members)
+    cheapest_first = dict(sorted(cost.items(), key=lambda item: item[1]))
+    return Verdict(policies, samples, best.start, behind, cheapest_first, deceived)
+
+
+def _is_deceived(found: Finding, best: Finding) -> bool:
+    """Far behind, and not by chance: tested on the same answers, or else as independent rows."""
+    if best.accuracy.mean - found.accuracy.mean < DECEIVED:
+        return False
+    if found.lines and best.lines:
+        [p] = [each.p for each in compare(found.lines, best.lines) if each.metric == "Acc"]
+        return p < SURE
+    error = math.hypot(found.accuracy.error or 0.0, best.accuracy.error or 0.0)
+    gap = best.accuracy.mean - found.accuracy.mean
+    return not error or math.erfc(gap / (error * math.sqrt(2))) < SURE
+
+
+def result_of(name: str, title: str, found: Sequence[Finding], facts: Mapping[str, Any]) -> Result:
+    """The table and what it says. `facts["words"]` tells readers who was asked what."""
+    rows, verdicts = [], {}
+    for section, members in by_section(found).items():
+        best = best_fixed(members)
+        asym = {each.start: each.positions.mean for each in members if each.policy == RHO_ASYM}
+        asym |= {None: sum(asym.values()) / len(asym)} if asym else {}
+        rows += [_cells(each, best, asym.get(each.start)) for each in members]
+        verdicts[section] = verdict(members).as_dict()
+    return Result(
+        name,
+        title,
+        Table(COLUMNS, rows, labels=3),
+        [facts["words"], EXPLAINED],
+        section="section",
+        verdicts=verdicts,
+        facts={**facts, "findings": [each.as_dict() for each in found]},
+        picture=name,
+    )
+
+
+def _cells(found: Finding, best: Finding | None, asym: float | None) -> list[str]:
+    gain = None if best is None else 100 * (found.accuracy.mean - best.accuracy.mean)
+    share = None if asym is None else 100 * found.positions.mean / asym
+    return [
+        found.section,
+        found.policy,
+        start_name(found.start),
+        count(found.samples, found.repeats),
+        shown(found.accuracy, 1, scale=100),
+        NONE if gain is None else f"{gain:+.1f}",
+        shown(found.e_ratio, 1, scale=100),
+        f"{found.n_token.mean:.1f}",
+        f"{found.nfe.mean:.1f}",
+        shown(found.positions, 0),
+        NONE if share is None else f"{share:.0f}",
+        f"{found.edits.mean:.1f}",
+        f"{100 * found.early.mean:.1f}",
+    ]
