@@ -12,7 +12,7 @@ import pytest
 from rho_eos import LLM, DecodeParams, FinishReason, StepEvent
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.request import Detail, Request
-from rho_eos.files.bulk import decode_all
+from rho_eos.files.jobs import decode_all
 from tests.scripted import ScriptedRunner, encode, engine_of, says
 
 

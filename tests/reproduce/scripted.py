@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rho_eos.base.outputs import FinishReason, Output, StepRecord, Usage
-from rho_eos.evals.runs.sources import Answers, Job
+from rho_eos.evals.runs.sources import Outputs, Question
 
 
 class Script:
@@ -17,7 +17,7 @@ class Script:
         self.opened += 1
         return self
 
-    def answers(self, jobs: Sequence[Job]) -> Answers:
+    def answers(self, jobs: Sequence[Question]) -> Outputs:
         for job in jobs:
             if self.left == 0:
                 raise KeyboardInterrupt
@@ -27,7 +27,7 @@ class Script:
             yield Output(job.id, text, FinishReason.STOP, usage=usage(job), trace=trace(job))
 
 
-def usage(job: Job) -> Usage:
+def usage(job: Question) -> Usage:
     assert job.params is not None
     length = job.params.initial_length
     return Usage(
@@ -41,7 +41,7 @@ def usage(job: Job) -> Usage:
     )
 
 
-def trace(job: Job) -> list[StepRecord]:
+def trace(job: Question) -> list[StepRecord]:
     if job.params is None or not job.params.trace:
         return []
     length = job.params.initial_length

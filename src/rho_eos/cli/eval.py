@@ -8,11 +8,10 @@ import typer
 from typer.core import TyperOption
 
 from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
-from rho_eos.cli.ray_options import RayActors, RayAddress, RayCommand
-from rho_eos.views.announced import load
+from rho_eos.cli.ray_options import RayActors, RayAddress, RayCommand, open_executor
 
 if TYPE_CHECKING:
-    from rho_eos.evals.runs.run import Progress
+    from rho_eos.evals.runs.evaluation import Progress
     from rho_eos.evals.runs.run_folder import Line
 
 
@@ -74,11 +73,10 @@ def evaluate(
     """
     from rich.console import Console
 
-    from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import EngineConfig
+    from rho_eos.evals.runs.evaluation import Evaluation, evaluate, find_data
     from rho_eos.evals.runs.report import summary_table, write_summary
-    from rho_eos.evals.runs.run import Evaluation, evaluate, find_data
-    from rho_eos.evals.runs.sources import AnswerSource, EngineAnswers, GoldAnswers
+    from rho_eos.evals.runs.sources import AnswerSource, GoldAnswers, ModelAnswers
     from rho_eos.evals.runs.sweep import params_of, read_sweep
     from rho_eos.evals.runs.table import show
     from rho_eos.evals.tasks.task_file import read_task_file
@@ -110,13 +108,8 @@ def evaluate(
 
     @cache
     def open_model() -> AnswerSource:
-        pool = pool_of(ray, ray_actors, engine_options)
-        if pool is not None:
-            from rho_eos.cluster.ray_data import RayAnswers
-
-            return RayAnswers(pool)
         with console.status(f"loading {config.model}"):
-            return EngineAnswers(load(engine_options))
+            return ModelAnswers(open_executor(ray, ray_actors, engine_options))
 
     def run(cell: Evaluation, folder: Path) -> "list[Line]":
         source = open_model if cell.engine else GoldAnswers

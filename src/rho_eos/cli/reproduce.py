@@ -13,7 +13,7 @@ from rho_eos.views.announced import load
 PART = "Part of lengths and stress (names, separated by commas)"
 
 if TYPE_CHECKING:
-    from rho_eos.evals.runs.run import Progress
+    from rho_eos.evals.runs.evaluation import Progress
     from rho_eos.reproduce.cells import Cell, Study
 
 
@@ -87,7 +87,7 @@ def reproduce(
     from rich.console import Console
 
     from rho_eos.config import EngineConfig
-    from rho_eos.evals.runs.run import find_data
+    from rho_eos.evals.runs.evaluation import find_data
     from rho_eos.evals.runs.sources import AnswerSource, EngineAnswers
     from rho_eos.evals.runs.table import show
     from rho_eos.reproduce.cells import Study

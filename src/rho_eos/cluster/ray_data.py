@@ -5,7 +5,7 @@
 A block is one request (a few, where there are thousands), and an actor works on as many at a time
 as its engine has rows: so rows join and leave its batch as they do on one machine. An actor that
 dies is started again, and the blocks it held are given out again, a few times each. Only the driver
-writes files, and it takes every id once, whatever Ray delivers.
+writes files, and the job it runs takes every id once, whatever Ray delivers.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import os
 import pickle
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.preparation import Preparer
 from rho_eos.engine.request import Request
-from rho_eos.evals.runs.sources import Answers, Job, request_of
+from rho_eos.files.jobs import Executor
 from rho_eos.models.loading import choose_device, open_checkpoint
 from rho_eos.models.precision import choices_of_precision, name_of, stored_dtype
 
@@ -100,15 +100,18 @@ class Pool:
     def rows(self) -> int:
         return EngineConfig.from_mapping(self.engine_options).max_rows
 
-    def decode(self, requests: Iterable[Request]) -> Iterator[Output]:
-        """An output for every request, each once, as they finish."""
-        items = {request.id: {"request": pickle.dumps(request)} for request in requests}
+    @property
+    def executor(self) -> Executor:
+        """For a job. Only the tokenizer is loaded here."""
+        config = EngineConfig.from_mapping(self.engine_options)
+        return Executor(Preparer(open_checkpoint(config), config), self.decode)
+
+    def decode(self, requests: Iterable[Request]) -> Generator[Output, None, None]:
+        """An output for every request, as they finish; after a death one may come twice."""
+        items = [{"request": pickle.dumps(request)} for request in requests]
         if not items:
             return
-        missing = set(items)
-        blocks = ray.data.from_items(
-            list(items.values()), override_num_blocks=min(len(items), MOST_BLOCKS)
-        )
+        blocks = ray.data.from_items(items, override_num_blocks=min(len(items), MOST_BLOCKS))
         answered = blocks.map_batches(
             EngineActor,
             batch_size=None,
@@ -127,29 +130,12 @@ class Pool:
             batch_size=None, batch_format="numpy", prefetch_batches=0
         ):
             for item in block["output"]:
-                output: Output = pickle.loads(item)
-                if output.id in missing:
-                    missing.remove(output.id)
-                    yield output
-        if missing:
-            raise RuntimeError(f"Ray ended with {len(missing)} requests unanswered")
+                yield pickle.loads(item)
 
 
 def _start_counting() -> Any:
     """`Attempts` beside the driver's work: a process that needs no core of its own."""
     return ray.remote(Attempts).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
-
-
-class RayAnswers:
-    """An `AnswerSource` on a pool. Only the tokenizer is loaded here."""
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        config = EngineConfig.from_mapping(pool.engine_options)
-        self.preparer = Preparer(open_checkpoint(config), config)
-
-    def answers(self, jobs: Sequence[Job]) -> Answers:
-        yield from self.pool.decode([request_of(self.preparer, job) for job in jobs])
 
 
 def open_pool(address: str, actors: int | None, engine_options: dict[str, Any]) -> Pool:

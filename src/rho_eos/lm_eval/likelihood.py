@@ -19,7 +19,7 @@ import numpy as np
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.request import Request
 from rho_eos.engine.scoring import Masked, score
-from rho_eos.files.bulk import decode_all
+from rho_eos.files.jobs import decode_all
 from rho_eos.llm import LLM
 
 

@@ -15,8 +15,8 @@ from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
 from rho_eos.evals import find_task
 from rho_eos.evals.fingerprint import fingerprint
+from rho_eos.evals.runs.evaluation import Evaluation
 from rho_eos.evals.runs.provenance import model_identity
-from rho_eos.evals.runs.run import Evaluation
 from rho_eos.evals.runs.run_folder import SAMPLES, Line, read_samples
 from rho_eos.reproduce.estimate import estimate_positions
 from rho_eos.reproduce.plan import Plan, Row

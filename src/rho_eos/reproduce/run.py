@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from rho_eos.base.errors import UserError, needs_extra
 from rho_eos.evals import find_task
+from rho_eos.evals.runs.evaluation import Progress, evaluate
 from rho_eos.evals.runs.report import write_summary
-from rho_eos.evals.runs.run import Progress, evaluate
 from rho_eos.evals.runs.run_folder import write_json
 from rho_eos.evals.runs.sources import AnswerSource
 from rho_eos.reproduce.cells import Cell, Study

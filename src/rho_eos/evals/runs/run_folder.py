@@ -6,19 +6,17 @@ started with, and at any moment holds every finished sample exactly once.
 
 import fcntl
 import json
-import threading
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rho_eos.base.errors import StorageError, UserError
-from rho_eos.files.jsonl import ResultFile, read_lines
+from rho_eos.files.jsonl import Line, ResultFile
+from rho_eos.files.rows import read_rows
 
 SETTINGS = "run.json"
 SAMPLES = "samples.jsonl"
-
-Line = dict[str, Any]
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -38,25 +36,23 @@ def read_samples(folder: Path, traces: bool = False) -> list[Line]:
     path = folder / SAMPLES
     if not path.exists():
         raise UserError(f"{folder} is no run: it has no {SAMPLES}")
-    lines = []
-    for _, line in read_lines(path):
-        if isinstance(line, UserError):
-            continue  # cut off by a kill; the run that continues will drop it
-        if not traces:
-            line.pop("trace", None)
-        lines.append(line)
-    return lines
+    # One that a kill has cut off is no object; the run that continues will drop it.
+    lines = (row.content for row in read_rows(path) if isinstance(row.content, dict))
+    return [line if traces else _without_trace(line) for line in lines]
+
+
+def _without_trace(line: Line) -> Line:
+    return {key: value for key, value in line.items() if key != "trace"}
 
 
 class RunFolder:
-    """A run that is being worked on. `append` may be called from several threads."""
+    """A run that is being worked on."""
 
     def __init__(self, folder: Path, results: ResultFile, content: dict[str, Any]) -> None:
         self.folder = folder
         self.lines = read_samples(folder)
         self._results = results
         self._content = content
-        self._lock = threading.Lock()
 
     @property
     def ids(self) -> Set[str]:
@@ -69,9 +65,8 @@ class RunFolder:
         return len(self._content["sessions"])
 
     def append(self, line: Line) -> None:
-        with self._lock:
-            self._results.append(line)
-            self.lines.append({key: value for key, value in line.items() if key != "trace"})
+        self._results.append(line)
+        self.lines.append(_without_trace(line))
 
 
 @contextmanager
