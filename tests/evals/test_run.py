@@ -160,7 +160,7 @@ def test_settings_under_which_nothing_was_finished_bind_nobody(tmp_path: Path) -
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     class Nested(Script):
         def answers(self, jobs: Sequence[Question]) -> Outputs:
-            with pytest.raises(UserError, match="another process is working on"):
+            with pytest.raises(UserError, match="another process is writing"):
                 run(tmp_path, gold(limit=2), GoldAnswers())
             yield from super().answers(jobs)
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,7 +38,7 @@ def _same(first: Path, second: Path) -> bool:
 
 
 def run_job(
-    job: "FileJob[Any, Any]",
+    job: "FileJob",
     source: Path,
     target: Path,
     overwrite: bool,

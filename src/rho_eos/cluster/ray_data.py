@@ -19,9 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Ray reports usage to its makers unless told not to.
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-
 import numpy as np
 import ray
 import ray.data
@@ -29,6 +26,7 @@ import ray.data
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.base.plugins import absolute
+from rho_eos.cluster import start_cluster
 from rho_eos.cluster.attempts import Attempts
 from rho_eos.config import EngineConfig
 from rho_eos.engine.async_engine import AsyncEngine
@@ -53,7 +51,6 @@ class EngineActor:
         from rho_eos.llm import LLM
 
         self._attempts = attempts
-
         llm = LLM(**engine_options)
         # Ray decides how much waits here; the engine must never refuse.
         self._engine = AsyncEngine(llm.engine, max_waiting=2**31)
@@ -97,12 +94,8 @@ class Pool:
     gpus: int  # of each actor
 
     @property
-    def rows(self) -> int:
-        return EngineConfig.from_mapping(self.engine_options).max_rows
-
-    @property
     def executor(self) -> Executor:
-        """For a job. Only the tokenizer is loaded here."""
+        """Decodes the requests of a job. Only the tokenizer is loaded here."""
         config = EngineConfig.from_mapping(self.engine_options)
         return Executor(Preparer(open_checkpoint(config), config), self.decode)
 
@@ -111,6 +104,7 @@ class Pool:
         items = [{"request": pickle.dumps(request)} for request in requests]
         if not items:
             return
+        rows = EngineConfig.from_mapping(self.engine_options).max_rows
         blocks = ray.data.from_items(items, override_num_blocks=min(len(items), MOST_BLOCKS))
         answered = blocks.map_batches(
             EngineActor,
@@ -118,8 +112,8 @@ class Pool:
             batch_format="numpy",
             compute=ray.data.ActorPoolStrategy(
                 size=self.actors,
-                max_tasks_in_flight_per_actor=2 * self.rows,
-                max_concurrent_calls_per_actor=self.rows,
+                max_tasks_in_flight_per_actor=2 * rows,
+                max_concurrent_calls_per_actor=rows,
                 enable_true_multi_threading=True,
             ),
             fn_constructor_args=(self.engine_options, _start_counting()),
@@ -184,23 +178,13 @@ def _connect(address: str, actors: int) -> None:
         try:
             ray.init(os.environ.get("RAY_ADDRESS", "auto"), logging_level=logging.WARNING)
         except ConnectionError:
-            _start_cluster(actors)
+            start_cluster(actors)
         return
     try:
         ray.init(address, logging_level=logging.WARNING)
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"cannot join the Ray cluster at {address!r}: {reason}") from error
-
-
-def _start_cluster(actors: int) -> None:
-    ray.init(
-        address="local",
-        num_cpus=max(os.cpu_count() or 1, actors),
-        include_dashboard=False,
-        logging_level=logging.WARNING,
-        _node_ip_address="127.0.0.1",
-    )
 
 
 def _check_reachable(address: str) -> None:

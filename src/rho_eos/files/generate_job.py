@@ -5,8 +5,8 @@ file that was begun with others is never continued.
 """
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -18,31 +18,20 @@ from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams, merged, seeded
 from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.schema import from_words
-from rho_eos.files.file_job import FileJob
-from rho_eos.files.jobs import Answers, Executor
-from rho_eos.files.jsonl import Line, ResultFile
+from rho_eos.files.file_job import Answer, FileJob
+from rho_eos.files.jobs import Executor, Item
+from rho_eos.files.jsonl import Line, ResultFile, differences
 from rho_eos.files.rows import FileRow
-from rho_eos.files.traces import OBJECT, open_trace
+from rho_eos.files.traces import open_trace, trace_lines
 from rho_eos.text.infilling import Given, default_policy, stands_before_text
 from rho_eos.views.announced import remark_on
 
 PROMPT_KEYS = ("prompt", "messages", "prompt_token_ids")
-#: Parameters that change no answer.
-_HARMLESS = ("trace",)
 
 
-@dataclass(frozen=True, slots=True)
-class PromptItem:
-    """One sample that a row asks for, not tokenised yet. `ask` is what `Preparer` takes."""
-
-    where: str
-    id: str
-    ask: dict[str, Any]
-
-
-@dataclass(slots=True)
-class GenerateJob(FileJob[PromptItem, Output]):
-    """What holds for all rows of a file.
+@dataclass
+class GenerateJob(FileJob):
+    """A file of prompts; a row is as many items as it asks for samples.
 
     Attributes:
         defaults: Decoding parameters; those of a row beat them.
@@ -71,7 +60,7 @@ class GenerateJob(FileJob[PromptItem, Output]):
     overwrite: bool = False
     _traces: ResultFile | None = field(default=None, init=False)
 
-    def read(self, row: FileRow) -> list[PromptItem]:
+    def read(self, row: FileRow) -> list[Item]:
         """A row that asks for `n` samples is as many items, with #0, #1, … behind its id."""
         line = row.content
         # An empty cell of a table says nothing.
@@ -90,11 +79,11 @@ class GenerateJob(FileJob[PromptItem, Output]):
         asked = {"prompt": prompt or None, "suffix": suffix, "template": template, "raw": self.raw}
         ids = sample_ids(str(row.number if id is None else id), count)
         return [
-            PromptItem(row.where, id, {**asked, "params": params})
+            Item(id=id, ask={**asked, "params": params}, where=row.where)
             for id, params in zip(ids, each, strict=True)
         ]
 
-    def origin(self, item: PromptItem) -> Line:
+    def origin(self, item: Item) -> Line:
         """What a line of the results says about where it comes from."""
         around = [item.ask["suffix"], item.ask["template"]]
         asked = [item.ask["prompt"] or {}, self.raw, *(around if around != [None, None] else [])]
@@ -105,66 +94,46 @@ class GenerateJob(FileJob[PromptItem, Output]):
             "params": item.ask["params"].recorded(),
         }
 
-    def difference(self, item: PromptItem, line: Line) -> str:
-        asked = json.loads(json.dumps(self.origin(item)))
+    def difference(self, item: Item, line: Line) -> str:
+        asked = self.origin(item)
         if line.get("prompt_hash") != asked["prompt_hash"]:
             return "that was made from another prompt"
         if line.get("model_hash") != asked["model_hash"]:
             return "that another model gave, or this one in another precision"
-        old, new = line.get("params"), asked["params"]
-        old = old if isinstance(old, dict) else {}
-        for name in {**old, **new}:
-            if name not in _HARMLESS and old.get(name) != new.get(name):
-                return f"that was made with {name} {old.get(name)!r}, not {new.get(name)!r}"
-        return ""
+        untraced = {"trace": None}  # which changes no answer
+        begun = line["params"] if isinstance(line.get("params"), dict) else {}
+        changed = differences({**begun, **untraced}, {**asked["params"], **untraced})
+        return f"that was made with {changed[0]}" if changed else ""
 
-    @contextmanager
-    def opened(self, results: ResultFile) -> Iterator[Answers[PromptItem, Output | Exception]]:
-        with nullcontext() if self.trace is None else self._open_trace(results) as self._traces:
-            executor = self.executor()
+    def open(self, results: ResultFile, until_the_end: ExitStack) -> Answer:
+        if self.trace is not None:
+            self._traces = until_the_end.enter_context(open_trace(self.trace, self.overwrite))
+            missing = len(results.ids - self._traces.ids)
+            if missing:
+                raise UserError(
+                    f"{self.trace} lacks the steps of {missing} outputs that {results.path} holds "
+                    "already: give another --output, or --overwrite"
+                )
+            # What is not finished will be traced again.
+            self._traces.keep_only(lambda line: line["id"] in results.ids)
+        executor = self.executor()
+        return lambda items: executor.answers(self._remarked(items))
 
-            def answers(
-                items: Iterator[PromptItem],
-            ) -> Generator[tuple[str, Output | Exception], None, None]:
-                yield from executor.answers(self._remarked(items))
-
-            yield answers
-
-    def line(self, item: PromptItem, answer: Output) -> Line:
+    def line(self, item: Item, answer: Output) -> Line:
         line = answer.as_dict(self.commits)
-        return {"object": "rho_eos.output", "id": line.pop("id"), **self.origin(item), **line}
-
-    def write(self, results: ResultFile, line: Line) -> None:
         if self._traces is not None:
             # Before the result: what has one is known to have its trace.
-            steps = line.pop("trace", [])
-            self._traces.append(*({"object": OBJECT, "id": line["id"], **step} for step in steps))
-        results.append(line)
+            self._traces.append(*trace_lines(answer))
+            line.pop("trace", None)
+        return {"object": "rho_eos.output", "id": line.pop("id"), **self.origin(item), **line}
 
-    def tokens(self, line: Line) -> int:
-        return len(line["token_ids"])
-
-    def _remarked(self, items: Iterator[PromptItem]) -> Iterator[PromptItem]:
+    def _remarked(self, items: Iterator[Item]) -> Iterator[Item]:
         """The same items. Of the first that the embedded model was never taught, it is said."""
         said: set[str] = set()
         for item in items:
             beside = item.ask["suffix"] or item.ask["template"]
             remark_on(self.model, item.ask["prompt"], said, beside=beside)
             yield item
-
-    def _open_trace(self, results: ResultFile) -> ResultFile:
-        """The traces of what is finished. What is not will be traced again."""
-        assert self.trace is not None
-        traces = open_trace(self.trace, self.overwrite)
-        missing = len(results.ids - traces.ids)
-        if missing:
-            traces.close()
-            raise UserError(
-                f"{self.trace} lacks the steps of {missing} outputs that {results.path} holds "
-                "already: give another --output, or --overwrite"
-            )
-        traces.keep_only(lambda line: line["id"] in results.ids)
-        return traces
 
     def _of_a_gap(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters of a row with gaps where no policy is named: of the defaults, those that the

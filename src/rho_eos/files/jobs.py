@@ -8,13 +8,14 @@ command goes on with what is missing.
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.engine.engine import Engine
@@ -24,33 +25,27 @@ from rho_eos.engine.request import Handle, Request
 from rho_eos.llm import LLM
 
 
-class Item(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
     """One thing to answer. Its line in the results goes by its id."""
 
-    @property
-    def id(self) -> str: ...
-
-
-class Asked(Item, Protocol):
-    """An item that is one request: `ask` holds the arguments of `Preparer.prepare`."""
-
-    @property
-    def ask(self) -> Mapping[str, Any]: ...
+    id: str
+    ask: Mapping[str, Any]  # what an executor prepares, or whatever else answers it
+    where: str = ""  # its place in the input, for complaints
 
 
 I = TypeVar("I", bound=Item)  # noqa: E741
-A = TypeVar("A")
-M = TypeVar("M")
-#: Takes items and gives their ids, each with its answer, in any order, as they finish.
-Answers = Callable[[Iterator[I]], Generator[tuple[str, A], None, None]]
+Made = TypeVar("Made")
+#: Ids, each with its answer, in any order. Closing it cancels what is in flight.
+Answers = Generator[tuple[str, Any], None, None]
 
 
 def run(
     items: Iterable[I],
     have: Collection[str],
-    answers: Answers[I, A],
-    make: Callable[[I, A], M],
-    keep: Callable[[I, M], None],
+    answers: Callable[[Iterator[I]], Answers],
+    make: Callable[[I, Any], Made],
+    keep: Callable[[I, Made], None],
     threads: int = 0,
 ) -> None:
     """Answer every item whose id is not in `have`, and keep what is made of each answer, once.
@@ -60,7 +55,7 @@ def run(
     Args:
         items: What to answer, read as there is room for more.
         have: The ids of what is there already.
-        answers: Who answers; an answer that comes a second time is dropped.
+        answers: Answers items; of an answer that comes twice the second is dropped.
         make: Makes of an answer what is kept.
         keep: Writes it down; called for one at a time.
         threads: How many threads call `make`, so that answering does not wait for it. 0: none.
@@ -68,6 +63,7 @@ def run(
     had = frozenset(have)
     begun: dict[str, I] = {}
     lock = threading.Lock()
+    working: deque[Future[None]] = deque()
 
     def fresh() -> Iterator[I]:
         for item in items:
@@ -75,23 +71,22 @@ def run(
                 begun[item.id] = item
                 yield item
 
-    def finish(item: I, answer: A) -> None:
+    def finish(item: I, answer: Any) -> None:
         made = make(item, answer)
         with lock:
             keep(item, made)
 
-    working: list[Future[None]] = []
     with ThreadPoolExecutor(max(1, threads), "finish") as pool:
         try:
             with closing(answers(fresh())) as answered:
                 for id, answer in answered:
                     item = begun.pop(id, None)
-                    if item is None:
-                        continue
-                    if not threads:
+                    if item is not None and threads:
+                        working.append(pool.submit(finish, item, answer))
+                    elif item is not None:
                         finish(item, answer)
-                        continue
-                    working = [*_unfinished(working), pool.submit(finish, item, answer)]
+                    while working and working[0].done():
+                        working.popleft().result()
             for future in working:
                 future.result()
         except BaseException:
@@ -99,14 +94,6 @@ def run(
             raise
     if begun:
         raise RuntimeError(f"{len(begun)} items were never answered")
-
-
-def _unfinished(working: list[Future[None]]) -> list[Future[None]]:
-    """Those that still run; raises what one that failed has raised."""
-    done = [future for future in working if future.done()]
-    for future in done:
-        future.result()
-    return [future for future in working if future not in done]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +110,13 @@ class Executor:
     def of(cls, llm: LLM) -> "Executor":
         return cls(llm.preparer, partial(decode_all, llm.engine))
 
-    def request(self, item: Asked) -> Request:
+    def request(self, item: Item) -> Request:
         """The one place where an item of a job becomes a request."""
         return self.preparer.prepare(id=item.id, **item.ask)
 
-    def answers(
-        self, items: Iterator[Asked]
-    ) -> Generator[tuple[str, Output | Exception], None, None]:
-        """The output of each item, or what is wrong with it. Nothing ends the others."""
-        refused: list[tuple[str, Output | Exception]] = []
+    def answers(self, items: Iterator[Item]) -> Answers:
+        """The output of each item, or the exception that says why there is none."""
+        refused: list[tuple[str, Exception]] = []
 
         def requests() -> Iterator[Request]:
             for item in items:
@@ -144,11 +129,11 @@ class Executor:
 
         with closing(self.decode(requests())) as outputs:
             for output in outputs:
-                while refused:
-                    yield refused.pop(0)
                 failed = output.finish_reason is FinishReason.ERROR
                 reason = f"request {output.id}: {output.error}"
                 yield output.id, RequestFailedError(reason) if failed else output
+                while refused:
+                    yield refused.pop()
         yield from refused
 
 
@@ -161,17 +146,14 @@ def decode_all(engine: Engine, requests: Iterator[Request]) -> Generator[Output,
     running: list[Handle] = []
     try:
         while True:
-            running += [
-                engine.submit(request) for request in islice(requests, backlog - len(running))
-            ]
+            room = backlog - len(running)
+            running += [engine.submit(request) for request in islice(requests, room)]
             if not running:
                 return
             engine.step()
-            done = [handle for handle in running if handle.done]
+            outputs = [handle.output for handle in running if handle.output is not None]
             running = [handle for handle in running if not handle.done]
-            for handle in done:
-                assert handle.output is not None
-                yield handle.output
+            yield from outputs
     finally:
         for handle in running:
             engine.cancel(handle)

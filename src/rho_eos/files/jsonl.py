@@ -70,6 +70,23 @@ def parse(raw: bytes) -> Any:
     return value
 
 
+def differences(begun: Line, asked: Line) -> list[str]:
+    """What of the settings that results were begun with is asked for differently now, in words.
+
+    Settings in settings count one by one, under their own names.
+    """
+    old, new = _flat(begun), _flat(json.loads(json.dumps(asked)))
+    changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return [f"{name} {old.get(name)!r}, not {new.get(name)!r}" for name in changed]
+
+
+def _flat(settings: Line) -> Line:
+    flat: Line = {}
+    for name, value in settings.items():
+        flat |= _flat(value) if isinstance(value, dict) else {name: value}
+    return flat
+
+
 class ResultFile:
     """An append-only results file. Opening it locks it and learns its ids, and changes nothing.
 

@@ -6,7 +6,6 @@ from typing import Any
 from rho_eos.base.outputs import Output
 from rho_eos.files.jsonl import ResultFile
 
-OBJECT = "rho_eos.step"
 MARKER = b'{"object": "rho_eos.step", "id": "'
 
 
@@ -16,4 +15,6 @@ def open_trace(path: Path, overwrite: bool) -> ResultFile:
 
 
 def trace_lines(output: Output) -> list[dict[str, Any]]:
-    return [{"object": OBJECT, "id": output.id, **record.as_dict()} for record in output.trace]
+    return [
+        {"object": "rho_eos.step", "id": output.id, **record.as_dict()} for record in output.trace
+    ]

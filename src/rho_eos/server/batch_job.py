@@ -9,9 +9,9 @@ from its request and the model, so a file that was begun with others is known an
 
 import asyncio
 import json
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from typing import Any
@@ -22,8 +22,8 @@ from pydantic import ValidationError
 from rho_eos.base.errors import UserError
 from rho_eos.engine.errors import EngineError
 from rho_eos.engine.request import Detail
-from rho_eos.files.file_job import FileJob
-from rho_eos.files.jobs import Answers
+from rho_eos.files.file_job import Answer, FileJob
+from rho_eos.files.jobs import Answers, Item
 from rho_eos.files.jsonl import Line, ResultFile
 from rho_eos.files.rows import FileRow
 from rho_eos.server.errors import ApiError, as_api_error, bad_request
@@ -35,22 +35,8 @@ FIELDS = {"custom_id": "a text", "method": "'POST'", "url": "a text", "body": "a
 OK = 200
 
 
-@dataclass(frozen=True, slots=True)
-class BatchItem:
-    """One line of a batch; `id` is its `custom_id`."""
-
-    where: str
-    id: str
-    url: str
-    body: dict[str, Any]
-
-    def response_id(self, model_hash: str) -> str:
-        text = json.dumps([self.url, self.body, model_hash], sort_keys=True, ensure_ascii=False)
-        return f"batch_req_{blake2b(text.encode(), digest_size=16).hexdigest()}"
-
-
-class BatchJob(FileJob[BatchItem, Line]):
-    """Answers the lines of a batch; `open_service` loads the model that does."""
+class BatchJob(FileJob):
+    """A batch file; `open_service` loads the model that answers it."""
 
     marker = b'{"id": "batch_req_'
     key = "custom_id"
@@ -64,7 +50,7 @@ class BatchJob(FileJob[BatchItem, Line]):
             "/v1/completions": (completion, CompletionShape()),
         }
 
-    def read(self, row: FileRow) -> list[BatchItem]:
+    def read(self, row: FileRow) -> list[Item]:
         line = row.content
         for name, takes in FIELDS.items():
             if name not in line:
@@ -74,48 +60,36 @@ class BatchJob(FileJob[BatchItem, Line]):
                 raise UserError(f"{name} is {line[name]!r}, but takes {takes} that is not empty")
         if line["method"] != "POST":
             raise UserError(f"method is {line['method']!r}, but takes 'POST'")
-        return [BatchItem(row.where, line["custom_id"], line["url"], line["body"])]
+        ask = {"url": line["url"], "body": line["body"]}
+        return [Item(id=line["custom_id"], ask=ask, where=row.where)]
 
-    def difference(self, item: BatchItem, line: Line) -> str:
-        if line["id"] == item.response_id(self.model_hash):
+    def difference(self, item: Item, line: Line) -> str:
+        if line["id"] == self._response_id(item):
             return ""
         return "that was made from another request, or by another model"
 
-    @contextmanager
-    def opened(self, results: ResultFile) -> Iterator[Answers[BatchItem, Line | Exception]]:
+    def open(self, results: ResultFile, _until_the_end: ExitStack) -> Answer:
         results.keep_only(self.succeeded)  # what failed is tried again
-        service = self.open_service()
+        return partial(self._answers, self.open_service())
 
-        def answers(
-            items: Iterator[BatchItem],
-        ) -> Generator[tuple[str, Line | Exception], None, None]:
-            yield from self._answers(service, items)
-
-        yield answers
-
-    def line(self, item: BatchItem, answer: Line) -> Line:
-        id = item.response_id(self.model_hash)
-        return {
-            "id": id,
-            "custom_id": item.id,
-            "response": {"status_code": answer["status"], "request_id": id, "body": answer["body"]},
-            "error": None,
-        }
+    def line(self, item: Item, answer: tuple[int, Line]) -> Line:
+        id, (status, body) = self._response_id(item), answer
+        response = {"status_code": status, "request_id": id, "body": body}
+        return {"id": id, "custom_id": item.id, "response": response, "error": None}
 
     def succeeded(self, line: Line) -> bool:
         response = line.get("response")
         return isinstance(response, dict) and response.get("status_code") == OK
 
-    def tokens(self, line: Line) -> int:
-        usage = line["response"]["body"].get("usage", {})
-        return int(usage.get("completion_tokens", 0))
+    def _response_id(self, item: Item) -> str:
+        made_from = [item.ask["url"], item.ask["body"], self.model_hash]
+        text = json.dumps(made_from, sort_keys=True, ensure_ascii=False)
+        return f"batch_req_{blake2b(text.encode(), digest_size=16).hexdigest()}"
 
-    def _answers(
-        self, service: Service, items: Iterator[BatchItem]
-    ) -> Generator[tuple[str, Line], None, None]:
+    def _answers(self, service: Service, items: Iterator[Item]) -> Answers:
         """As many at a time as keep the engine full; each answer as it is there."""
         room = 2 * service.llm.config.max_rows
-        waiting: dict[asyncio.Task[Line], str] = {}
+        waiting: dict[asyncio.Task[tuple[int, Line]], str] = {}
         with asyncio.Runner() as runner:
             running = service.running()
             runner.run(running.__aenter__())
@@ -136,21 +110,20 @@ class BatchJob(FileJob[BatchItem, Line]):
                     runner.run(asyncio.wait(waiting))
                 runner.run(running.__aexit__(None, None, None))
 
-    async def _answer(self, service: Service, item: BatchItem) -> Line:
+    async def _answer(self, service: Service, item: Item) -> tuple[int, Line]:
         """Status and body, as over HTTP."""
         try:
-            return {"status": OK, "body": await self._body(service, item)}
+            return OK, await self._body(service, **item.ask)
         except (ApiError, EngineError, RequestValidationError) as error:
             refused = as_api_error(error)
-            return {"status": refused.status, "body": refused.body}
+            return refused.status, refused.body
 
-    async def _body(self, service: Service, item: BatchItem) -> dict[str, Any]:
-        if item.url not in self.endpoints:
-            known = " or ".join(self.endpoints)
-            raise bad_request(f"url is {item.url!r}, but takes {known}", "url")
-        kind, shape = self.endpoints[item.url]
+    async def _body(self, service: Service, url: str, body: dict[str, Any]) -> Line:
+        if url not in self.endpoints:
+            raise bad_request(f"url is {url!r}, but takes {' or '.join(self.endpoints)}", "url")
+        kind, shape = self.endpoints[url]
         try:
-            request = kind.model_validate(item.body)
+            request = kind.model_validate(body)
         except ValidationError as error:
             errors = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
             raise RequestValidationError(errors) from None

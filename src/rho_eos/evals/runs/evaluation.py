@@ -136,18 +136,16 @@ def evaluate(
 
 def make_questions(task: Task, evaluation: Evaluation) -> list[Question]:
     """Every sample of a task as often as asked; a repeat has noise of its own."""
-    params = evaluation.params
-    return [
-        Question(
-            id=sample.id if evaluation.repeats == 1 else f"{sample.id}#{repeat}",
-            task=task,
-            sample=sample,
-            repeat=repeat,
-            params=params and params.replaced(seed=params.seed + repeat),
-        )
-        for repeat in range(evaluation.repeats)
-        for sample in _choose(task, evaluation)
-    ]
+    samples, questions = _choose(task, evaluation), []
+    for repeat in range(evaluation.repeats):
+        params = evaluation.params
+        params = params and params.replaced(seed=params.seed + repeat)
+        for sample in samples:
+            id = sample.id if evaluation.repeats == 1 else f"{sample.id}#{repeat}"
+            prompt = {"messages": task.messages(sample)}
+            ask = {"prompt": prompt, "params": params, "answer_prefix": task.answer_prefix}
+            questions.append(Question(id=id, ask=ask, task=task, sample=sample, repeat=repeat))
+    return questions
 
 
 def _choose(task: Task, evaluation: Evaluation) -> list[Sample]:

@@ -4,7 +4,6 @@ A folder holds one run. It is opened by one process at a time, only for the sett
 started with, and at any moment holds every finished sample exactly once.
 """
 
-import fcntl
 import json
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rho_eos.base.errors import StorageError, UserError
-from rho_eos.files.jsonl import Line, ResultFile
+from rho_eos.files.jsonl import Line, ResultFile, differences
 from rho_eos.files.rows import read_rows
 
 SETTINGS = "run.json"
@@ -72,37 +71,24 @@ class RunFolder:
 @contextmanager
 def open_run(folder: Path, settings: dict[str, Any]) -> Iterator[RunFolder]:
     """The run of these settings in this folder, begun or continued."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another process is working on {folder}") from None
-        with ResultFile(folder / SAMPLES) as results:
-            content: dict[str, Any] = {"settings": settings, "sessions": []}
-            if results.ids:  # settings under which nothing was finished bind nobody
-                content = read_settings(folder)
-                check_same(folder, content["settings"], settings)
-            results.repair()
-            write_json(folder / SETTINGS, content)
-            yield RunFolder(folder, results, content)
+    with ResultFile(folder / SAMPLES) as results:  # which only one process has
+        content: dict[str, Any] = {"settings": settings, "sessions": []}
+        if results.ids:  # settings under which nothing was finished bind nobody
+            content = read_settings(folder)
+            check_same(folder, content["settings"], settings)
+        results.repair()
+        write_json(folder / SETTINGS, content)
+        yield RunFolder(folder, results, content)
 
 
 def check_same(folder: Path, begun: dict[str, Any], asked: dict[str, Any]) -> None:
     """Results of different settings are never mixed; the sentence names what differs."""
-    old, new = _flat(begun), _flat(json.loads(json.dumps(asked)))
-    differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    if differing:
-        changes = ", ".join(
-            f"{key} {old.get(key)!r}, not {new.get(key)!r}" for key in differing[:3]
-        )
-        more = f" and {len(differing) - 3} more differences" if len(differing) > 3 else ""
+    changed = differences(begun, asked)
+    if changed:
+        more = f" and {len(changed) - 3} more differences" if len(changed) > 3 else ""
         raise UserError(
-            f"{folder} was started with {changes}{more}: give another --out, or the same settings"
+            f"{folder} was started with {', '.join(changed[:3])}{more}: give another --out, or the "
+            "same settings"
         )
 
 
@@ -115,10 +101,3 @@ def write_json(path: Path, content: Any) -> None:
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        flat |= _flat(value) if isinstance(value, dict) else {key: value}
-    return flat

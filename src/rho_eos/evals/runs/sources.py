@@ -6,32 +6,29 @@ finish, can be evaluated. It need not know about tasks, grading, files or resumi
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.request import Request
 from rho_eos.evals.task import Sample, Task
-from rho_eos.files.jobs import Executor
+from rho_eos.files.jobs import Executor, Item
 from rho_eos.llm import LLM
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One sample asked once. `params` is None where no model is asked."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Item):
+    """One sample asked once."""
 
-    id: str
     task: Task
     sample: Sample
     repeat: int
-    params: DecodeParams | None
 
     @property
-    def ask(self) -> dict[str, Any]:
-        messages = {"messages": self.task.messages(self.sample)}
-        prefix = self.task.answer_prefix
-        return {"prompt": messages, "params": self.params, "answer_prefix": prefix}
+    def params(self) -> DecodeParams | None:
+        """None where no model is asked."""
+        return self.ask["params"]
 
 
 Outputs = Generator[Output, None, None]  # closing it takes back what was not answered yet
