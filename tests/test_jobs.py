@@ -37,8 +37,7 @@ def test_what_is_missing_is_answered_and_kept_once(threads: int) -> None:
         items("a", "b", "c", "d"),
         {"b"},
         echo,
-        lambda _, answer: answer,
-        lambda item, made: kept.append(f"{item.id}{made}"),
+        lambda item, answer: kept.append(f"{item.id}{answer}"),
         threads,
     )
     assert echo.asked == ["a", "c", "d"] and echo.closed
@@ -47,7 +46,7 @@ def test_what_is_missing_is_answered_and_kept_once(threads: int) -> None:
 
 def test_one_that_is_never_answered_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="1 items were never answered"):
-        run(items("a", "b"), (), Echo({"b": 0}), lambda *_: None, lambda *_: None)
+        run(items("a", "b"), (), Echo({"b": 0}), lambda *_: None)
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -61,5 +60,5 @@ def test_what_fails_ends_the_run_and_takes_back_the_rest(
 
     echo = Echo()
     with pytest.raises(error):
-        run(items("a", "b", "c"), (), echo, lambda _, answer: answer, fail, threads)
+        run(items("a", "b", "c"), (), echo, fail, threads)
     assert echo.closed and (threads or "c" not in echo.asked)

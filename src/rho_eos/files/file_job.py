@@ -109,7 +109,7 @@ def run_file(
         complain(message)
         show(report)
 
-    def keep(item: Item, answer: Any) -> None:
+    def finish(item: Item, answer: Any) -> None:
         if isinstance(answer, Exception):
             tell(_complaint(item.where, answer))
             return
@@ -131,7 +131,7 @@ def run_file(
         report.before = len(results.ids)
         show(report)
         try:
-            run(job.items(source, tell), results.ids, answer, lambda _, found: found, keep)
+            run(job.items(source, tell), results.ids, answer, finish)
         except KeyboardInterrupt:
             report.interrupted = True
             return report

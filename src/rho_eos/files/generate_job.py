@@ -31,33 +31,20 @@ PROMPT_KEYS = ("prompt", "messages", "prompt_token_ids")
 
 @dataclass
 class GenerateJob(FileJob):
-    """A file of prompts; a row is as many items as it asks for samples.
-
-    Attributes:
-        defaults: Decoding parameters; those of a row beat them.
-        raw: Whether the chat template is left out.
-        model_hash: Which model answers.
-        special: The model's tokens, which say whether it can choose the length of a gap.
-        executor: Loads the model.
-        model: Its name, for the remark on prompts that an embedded model was never taught.
-        n: Samples of each row that does not say.
-        commits: Whether the step and probability of each token are written, too.
-        trace: The file for every denoising step, if there is one.
-        overwrite: Whether that file is begun anew, too.
-    """
+    """A file of prompts; a row is as many items as it asks for samples."""
 
     marker: ClassVar[bytes] = b'{"object": "rho_eos.output", "id": "'
 
-    defaults: Mapping[str, Any]
-    raw: bool
+    defaults: Mapping[str, Any]  # decoding parameters; those of a row beat them
+    raw: bool  # whether the chat template is left out
     model_hash: str
-    special: SpecialTokens
-    executor: Callable[[], Executor]
-    model: str = ""
-    n: int = 1
-    commits: bool = False
-    trace: Path | None = None
-    overwrite: bool = False
+    special: SpecialTokens  # which say whether the model can choose the length of a gap
+    executor: Callable[[], Executor]  # loads the model
+    model: str = ""  # its name, for the remark on what an embedded model was never taught
+    n: int = 1  # samples of each row that does not say
+    commits: bool = False  # whether the step and probability of each token are written, too
+    trace: Path | None = None  # the file for every denoising step, if there is one
+    overwrite: bool = False  # whether that file is begun anew
     _traces: ResultFile | None = field(default=None, init=False)
 
     def read(self, row: FileRow) -> list[Item]:

@@ -7,7 +7,6 @@ answers it, and in what its line says; `run` is the same for all. Whatever ends 
 command goes on with what is missing.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,7 +34,6 @@ class Item:
 
 
 I = TypeVar("I", bound=Item)  # noqa: E741
-Made = TypeVar("Made")
 #: Ids, each with its answer, in any order. Closing it cancels what is in flight.
 Answers = Generator[tuple[str, Any], None, None]
 
@@ -44,11 +42,10 @@ def run(
     items: Iterable[I],
     have: Collection[str],
     answers: Callable[[Iterator[I]], Answers],
-    make: Callable[[I, Any], Made],
-    keep: Callable[[I, Made], None],
+    finish: Callable[[I, Any], None],
     threads: int = 0,
 ) -> None:
-    """Answer every item whose id is not in `have`, and keep what is made of each answer, once.
+    """Answer every item whose id is not in `have`, and finish each with its answer, once.
 
     An exception ends the run, and what is in flight is cancelled.
 
@@ -56,13 +53,11 @@ def run(
         items: What to answer, read as there is room for more.
         have: The ids of what is there already.
         answers: Answers items; of an answer that comes twice the second is dropped.
-        make: Makes of an answer what is kept.
-        keep: Writes it down; called for one at a time.
-        threads: How many threads call `make`, so that answering does not wait for it. 0: none.
+        finish: Writes down what came of an item.
+        threads: How many threads call `finish`, so that answering does not wait for it; 0: it does.
     """
     had = frozenset(have)
     begun: dict[str, I] = {}
-    lock = threading.Lock()
     working: deque[Future[None]] = deque()
 
     def fresh() -> Iterator[I]:
@@ -70,11 +65,6 @@ def run(
             if item.id not in had:
                 begun[item.id] = item
                 yield item
-
-    def finish(item: I, answer: Any) -> None:
-        made = make(item, answer)
-        with lock:
-            keep(item, made)
 
     with ThreadPoolExecutor(max(1, threads), "finish") as pool:
         try:

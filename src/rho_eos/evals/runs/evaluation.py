@@ -9,8 +9,9 @@ A folder is a cell of a table: evaluating a finished one again only reads it.
 """
 
 import random
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -193,25 +194,24 @@ def _ask(
     right = sum(line["correct"] for line in before)
     progress = Progress(questions[0].task.name, len(questions), len(before), right)
     on_progress(progress)
-    started = time.perf_counter()
+    lock, started = threading.Lock(), time.perf_counter()
 
-    def answers(pending: Iterator[Question]) -> Generator[tuple[str, Answer], None, None]:
+    def answers(pending: Iterator[Question]) -> jobs.Answers:
         with closing(source.answers(list(pending))) as outputs:
             for output in outputs:
                 yield output.id, (output, time.perf_counter() - started)
 
-    def make(question: Question, answer: Answer) -> Line:
-        return _line(question, answer[0]) | {"session": session, "elapsed": answer[1]}
+    def finish(question: Question, answer: Answer) -> None:
+        line = _line(question, answer[0]) | {"session": session, "elapsed": answer[1]}
+        with lock:
+            run.append(line)
+            progress.done += 1
+            progress.correct += line["correct"]
+            progress.tokens += line.get("e_token", 0)
+            progress.seconds = max(progress.seconds, line["elapsed"])
+            on_progress(progress)
 
-    def keep(_: Question, line: Line) -> None:
-        run.append(line)
-        progress.done += 1
-        progress.correct += line["correct"]
-        progress.tokens += line.get("e_token", 0)
-        progress.seconds = max(progress.seconds, line["elapsed"])
-        on_progress(progress)
-
-    jobs.run(questions, run.ids, answers, make, keep, GRADERS)
+    jobs.run(questions, run.ids, answers, finish, GRADERS)
 
 
 def _line(question: Question, answer: Output) -> Line:
