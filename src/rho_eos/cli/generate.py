@@ -2,20 +2,16 @@
 
 import json
 import sys
-from contextlib import nullcontext, suppress
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from rho_eos.base.errors import UserError
-from rho_eos.cli.file_options import InOrder, Overwrite, check_distinct, run_job
-from rho_eos.cli.ray_options import RayActors, RayAddress, open_executor
+from rho_eos.cli.file_options import InOrder, Overwrite
+from rho_eos.cli.ray_options import RayActors, RayAddress
 from rho_eos.views.announced import load, remark_on
-
-if TYPE_CHECKING:
-    from rho_eos.files.generate_job import GenerateJob
 
 
 def generate(
@@ -103,17 +99,12 @@ def generate(
     if (input_file is None) != (output_file is None):
         raise UserError("--input and --output go together")
     if input_file is not None and output_file is not None:
+        from rho_eos.cli.generate_file import Files, generate_file
+
         if prompt is not None or suffix is not None or template is not None:
             raise UserError("a prompt, --suffix or --template does not go with --input")
-        check_distinct({"--input": input_file, "--output": output_file, "--trace-file": trace_file})
-        executor = partial(open_executor, ray, ray_actors, engine_options)
-        job = _file_job(
-            *(engine_options, decode_options, executor, trace_file, overwrite),
-            raw=raw,
-            n=n,
-            commits=commits,
-        )
-        return run_job(job, input_file, output_file, overwrite, in_order, "generated")
+        files = Files(input_file, output_file, trace_file, raw, overwrite, in_order, n, commits)
+        return generate_file(engine_options, decode_options, files, ray, ray_actors)
     for given, option in ((ray, "--ray"), (overwrite, "--overwrite"), (in_order, "--in-order")):
         if given:
             raise UserError(f"{option} goes with --input")
@@ -165,53 +156,3 @@ def _from_stdin() -> str:
     if sys.stdin.isatty():
         raise UserError("give a prompt as an argument, on stdin, or in a file with --input")
     return sys.stdin.read()
-
-
-def _check_defaults(options: dict[str, Any]) -> None:
-    """Those of a file's lines: good for answers or, if no policy is named, for gaps."""
-    from rho_eos.decoding.params import DecodeParams
-    from rho_eos.text.infilling import SEARCH
-
-    try:
-        DecodeParams.from_mapping(options)
-    except UserError:
-        if "policy" in options:
-            raise
-        with suppress(UserError):
-            DecodeParams.from_mapping({**SEARCH, **options})
-            return
-        raise
-
-
-def _file_job(
-    engine_options: dict[str, Any],
-    decode_options: dict[str, Any],
-    executor: Any,
-    trace: Path | None,
-    overwrite: bool,
-    **options: Any,
-) -> "GenerateJob":
-    """The job of a file. A bad option is an error before any line is read."""
-    from rho_eos.base.plugins import load_plugins
-    from rho_eos.config import EngineConfig
-    from rho_eos.decoding.params import check_samples
-    from rho_eos.evals.runs.provenance import model_hash
-    from rho_eos.files.generate_job import GenerateJob
-    from rho_eos.models.loading import open_checkpoint
-
-    if trace is not None:
-        decode_options = {**decode_options, "trace": True}
-    _check_defaults(decode_options)
-    check_samples(options["n"])
-    config = EngineConfig.from_mapping(engine_options)
-    load_plugins(config.plugin)
-    return GenerateJob(
-        defaults=decode_options,
-        model_hash=model_hash(config),
-        special=open_checkpoint(config).special,
-        executor=executor,
-        model=config.model,
-        trace=trace,
-        overwrite=overwrite,
-        **options,
-    )
