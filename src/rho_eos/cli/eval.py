@@ -1,5 +1,7 @@
 """`rho-eos eval`: a model on benchmarks, one policy or a sweep of them."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -113,8 +115,8 @@ def evaluate(
 
     def run(cell: Evaluation, folder: Path) -> "list[Line]":
         source = open_model if cell.engine else GoldAnswers
-        with _Bars(console, folder.name) as bars:
-            return evaluate(cell, folder, source, unsafe_code, bars.show)
+        with _bars(console, folder.name) as show_progress:
+            return evaluate(cell, folder, source, unsafe_code, show_progress)
 
     summaries = []
     for folder, cell in cells.items():
@@ -130,35 +132,24 @@ def evaluate(
     return 0
 
 
-class _Bars:
+@contextmanager
+def _bars(console: Any, run: str) -> "Iterator[Callable[[Progress], None]]":
     """One progress bar per task, with the accuracy so far."""
+    from rho_eos.cli.progress import progress_bars
 
-    def __init__(self, console: Any, run: str) -> None:
-        from rho_eos.cli.progress import progress_bars
+    with progress_bars(console) as bars:
+        tasks: dict[str, Any] = {}
 
-        self._bars = progress_bars(console)
-        self._console = console
-        self._run = run
-        self._tasks: dict[str, Any] = {}
+        def show(progress: "Progress") -> None:
+            name = f"{run} · {progress.task}"
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=progress.total, note="")
+            parts = [f"{progress.correct / progress.done:.1%} right"] if progress.done else []
+            if progress.seconds and progress.tokens:
+                parts.append(f"{progress.tokens / progress.seconds:,.0f} tokens/s")
+            note = " · ".join(parts)
+            bars.update(tasks[name], completed=progress.done, note=note)
+            if progress.done == progress.total and not console.is_terminal:
+                console.print(f"{name}: {progress.total} done, {note}")
 
-    def __enter__(self) -> "_Bars":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def show(self, progress: "Progress") -> None:
-        if progress.task not in self._tasks:
-            self._tasks[progress.task] = self._bars.add_task(
-                f"{self._run} · {progress.task}", total=progress.total, note=""
-            )
-        parts = []
-        if progress.done:
-            parts.append(f"{progress.correct / progress.done:.1%} right")
-        if progress.seconds and progress.tokens:
-            parts.append(f"{progress.tokens / progress.seconds:,.0f} tokens/s")
-        note = " · ".join(parts)
-        self._bars.update(self._tasks[progress.task], completed=progress.done, note=note)
-        if progress.done == progress.total and not self._console.is_terminal:
-            self._console.print(f"{self._run} · {progress.task}: {progress.total} done, {note}")
+        yield show
