@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.files.bulk import Bulk, decode_all
+from rho_eos.files.generate_job import GenerateJob
+from rho_eos.files.jobs import Executor
 from tests.conftest import DATA
 
 FOLDER = DATA / "golden" / "dreamon"
@@ -39,9 +40,10 @@ def lines(tmp_path: Path) -> Path:
 
 def decode(llm: LLM, lines: Path, **defaults: Any) -> dict[str, list[int]]:
     complaints: list[str] = []
-    bulk = Bulk(lines, defaults, False, "", llm.special)
-    requests = bulk.requests(llm.preparer, set(), {}, complaints.append)
-    outputs = {output.id: output.token_ids for output in decode_all(llm.engine, requests)}
+    executor = Executor.of(llm)
+    job = GenerateJob(defaults, False, "", llm.special, lambda: executor)
+    requests = map(executor.request, job.items(lines, complaints.append))
+    outputs = {output.id: output.token_ids for output in executor.decode(requests)}
     assert not complaints
     return outputs
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rho_eos.base.errors import StorageError, UserError
 from rho_eos.files import jsonl, rows
-from rho_eos.files.jsonl import WITH_ID, ResultFile, read_lines
+from rho_eos.files.jsonl import WITH_ID, ResultFile
 from tests.support import largest_file
 
 
@@ -47,13 +47,13 @@ def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "dear diary\n"
 
 
-def test_reading_names_file_and_line_of_what_is_no_object(tmp_path: Path) -> None:
+def test_reading_names_file_and_line_and_goes_on_after_what_is_no_json(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(json.dumps({"prompt": "a"}) + "\n{oops\n\n[1]\n" + json.dumps({"prompt": "b"}))
-    found = dict(read_lines(path))
-    assert found[1] == {"prompt": "a"} and found[5] == {"prompt": "b"}
-    assert str(found[2]).startswith(f"{path}:2: not JSON")
-    assert str(found[4]) == f"{path}:4: not a JSON object"
+    found = {row.number: row for row in rows.read_rows(path)}
+    assert [row.where for row in found.values()] == [f"{path}:{n}" for n in (1, 2, 4, 5)]
+    assert [found[n].content for n in (1, 4, 5)] == [{"prompt": "a"}, [1], {"prompt": "b"}]
+    assert str(found[2].content).startswith("not JSON")
 
 
 @pytest.mark.parametrize("name", ["in.jsonl.gz", "in.jsonl", "in.txt"])
@@ -76,13 +76,13 @@ def test_a_line_without_end_is_named_and_never_held(
     tracemalloc.stop()
     assert [row.number for row in found] == [1, 3, 4, 5]
     refused = [str(row.content) for row in found if isinstance(row.content, UserError)]
-    assert refused == [f"{path}:4: longer than {most} bytes, the most that is read"]
+    assert refused == [f"longer than {most} bytes, the most that is read"]
     assert peak < 12 * most, f"{peak} bytes"
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot read .*nothing: No such file"):
-        list(read_lines(tmp_path / "nothing"))
+        list(rows.read_rows(tmp_path / "nothing"))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_lines_are_dropped_and_reordered_all_at_once(tmp_path: Path) -> None:
         assert results.line("d") == {"id": "d", "n": 0}
         results.keep_only(lambda line: line["n"] != 1)
         assert results.line("b") == {"id": "b", "n": 2}
-    assert [line["id"] for _, line in read_lines(path)] == ["a", "d", "b"]  # type: ignore[index]
+    assert [row.content["id"] for row in rows.read_rows(path)] == ["a", "d", "b"]
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -151,7 +151,7 @@ def test_pipes_and_devices_are_refused_at_once(tmp_path: Path, path: str) -> Non
     with pytest.raises(UserError, match="no regular file"):
         ResultFile(tmp_path / path)
     with pytest.raises(UserError, match="no regular file"):
-        list(read_lines(tmp_path / path))
+        list(rows.read_rows(tmp_path / path))
 
 
 def test_a_disk_that_is_full_leaves_the_file_as_it_was(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from rho_eos.cli import main
 from rho_eos.config import EngineConfig
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Request
-from rho_eos.files.bulk import Bulk
+from rho_eos.files.generate_job import GenerateJob
 from rho_eos.models.loading import open_checkpoint
 from rho_eos.text.ask import Ask
 from rho_eos.text.preparation import Preparer
@@ -121,8 +121,8 @@ def test_lines_of_a_file(
     path.write_text("".join(json.dumps(line) + "\n" for line in asked))
     for raw in (False, True):
         own = added(encode("x", TRIMS, raw=raw))
-        bulk = Bulk(path, {}, raw, "", preparer.checkpoint.special)
-        requests = list(bulk.requests(preparer, set(), {}, pytest.fail))
+        job = GenerateJob({}, raw, "", preparer.checkpoint.special, pytest.fail)
+        requests = [preparer.prepare(id=it.id, **it.ask) for it in job.items(path, pytest.fail)]
         for text, request in zip(lines, requests, strict=False):
             ids = list(request.prompt)
             assert added(ids) == own

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rho_eos.files.bulk import decode_all
 
 from rho_eos import LLM, DecodeParams, FinishReason, StepEvent
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.request import Detail
-from rho_eos.files.bulk import decode_all
+from rho_eos.files.jobs import decode_all
 from tests.requests import request as request_for
 from tests.scripted import ScriptedRunner, encode, engine_of, says
 

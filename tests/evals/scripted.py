@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from rho_eos.base.outputs import FinishReason, Output, StepRecord, Usage
-from rho_eos.evals.runs.run import Progress
-from rho_eos.evals.runs.sources import Answers, Job
+from rho_eos.evals.runs.evaluation import Progress
+from rho_eos.evals.runs.sources import Outputs, Question
 from rho_eos.evals.studies.study import Cell
 
 
@@ -18,7 +18,7 @@ class Script:
         self.opened += 1
         return self
 
-    def answers(self, jobs: Sequence[Job]) -> Answers:
+    def answers(self, jobs: Sequence[Question]) -> Outputs:
         for job in jobs:
             if self.left == 0:
                 raise KeyboardInterrupt
@@ -28,7 +28,7 @@ class Script:
             yield Output(job.id, text, FinishReason.STOP, usage=usage(job), trace=trace(job))
 
 
-def usage(job: Job) -> Usage:
+def usage(job: Question) -> Usage:
     assert job.params is not None
     length = job.params.initial_length
     return Usage(
@@ -42,7 +42,7 @@ def usage(job: Job) -> Usage:
     )
 
 
-def trace(job: Job) -> list[StepRecord]:
+def trace(job: Question) -> list[StepRecord]:
     if job.params is None or not job.params.trace:
         return []
     length = job.params.initial_length

@@ -8,10 +8,11 @@ import pytest
 
 from rho_eos.base.errors import UserError
 from rho_eos.evals import Grade, Sample, Task, find_task, registry, task_names
-from rho_eos.evals.registry import Registry, register_task
-from rho_eos.evals.runs.run import Evaluation, evaluate
+from rho_eos.evals.registry import register_task
+from rho_eos.evals.runs.evaluation import Evaluation, evaluate
 from rho_eos.evals.runs.sources import GoldAnswers
 from rho_sandbox import Backend
+from tests import forks
 from tests.evals.command import Command
 from tests.packages import Packages
 
@@ -34,7 +35,7 @@ class Echo(Task):
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A registry that nobody has looked into yet, gone after the test."""
-    monkeypatch.setattr(registry, "registry", Registry())
+    monkeypatch.setattr(registry, "registry", registry.registry.fresh())
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -97,8 +98,21 @@ def test_a_name_is_taken_once_whenever_it_is_registered() -> None:
         register_task(Mine())
     assert type(find_task("gsm8k")).__name__ == "Gsm8k"
     register_task(Echo())
-    with pytest.raises(UserError, match="a task named 'echo' is registered already"):
-        register_task(Echo())
+    register_task(Echo())  # a module may replace its own, as a notebook does
+
+    class Theirs(Echo):
+        __module__ = "another_module"
+
+    with pytest.raises(
+        UserError, match=f"a task named 'echo' is registered already, by {__name__}"
+    ):
+        register_task(Theirs)
+
+
+def test_a_name_of_ours_is_taken_before_anybody_has_looked_for_it() -> None:
+    """In a process of its own, in which nothing is loaded yet."""
+    done = forks.run("-c", TASK.format(name="gsm8k") + "register_task(Echo())")
+    assert done.returncode != 0 and "'gsm8k' is registered already" in done.stderr
 
 
 def test_what_is_no_task_is_refused() -> None:

@@ -16,9 +16,9 @@ from rho_eos.base.outputs import FinishReason, Output, Usage
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.evals import Grade, find_task
-from rho_eos.evals.runs.run import Evaluation, Progress, evaluate, make_jobs
+from rho_eos.evals.runs.evaluation import Evaluation, Progress, evaluate, make_questions
 from rho_eos.evals.runs.run_folder import read_samples
-from rho_eos.evals.runs.sources import Answers, AnswerSource, GoldAnswers, Job
+from rho_eos.evals.runs.sources import AnswerSource, GoldAnswers, Outputs, Question
 from rho_eos.evals.tasks.embedded import TinyGsm
 from tests import forks
 from tests.checkpoints import write_checkpoint
@@ -46,7 +46,7 @@ class Script:
         self.wrong = wrong
         self.asked: list[str] = []
 
-    def answers(self, jobs: Sequence[Job]) -> Answers:
+    def answers(self, jobs: Sequence[Question]) -> Outputs:
         for number, job in enumerate(jobs):
             if number == self.stop_after:
                 raise KeyboardInterrupt
@@ -159,8 +159,8 @@ def test_settings_under_which_nothing_was_finished_bind_nobody(tmp_path: Path) -
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     class Nested(Script):
-        def answers(self, jobs: Sequence[Job]) -> Answers:
-            with pytest.raises(UserError, match="another process is working on"):
+        def answers(self, jobs: Sequence[Question]) -> Outputs:
+            with pytest.raises(UserError, match="another process is writing"):
                 run(tmp_path, gold(limit=2), GoldAnswers())
             yield from super().answers(jobs)
 
@@ -176,7 +176,7 @@ def test_the_model_does_not_wait_for_the_graders(
         return Grade(correct=all_answered.wait(60), extracted=None, detail="")
 
     class Eager(Script):
-        def answers(self, jobs: Sequence[Job]) -> Answers:
+        def answers(self, jobs: Sequence[Question]) -> Outputs:
             yield from super().answers(jobs)
             all_answered.set()
 
@@ -203,7 +203,7 @@ def test_a_grader_that_fails_ends_the_run_and_keeps_what_is_there(
 
 def test_repeats_have_ids_and_noise_of_their_own() -> None:
     evaluation = dataclasses.replace(gold(limit=2, repeats=3), params=DecodeParams(seed=5))
-    jobs = make_jobs(find_task("tiny-gsm"), evaluation)
+    jobs = make_questions(find_task("tiny-gsm"), evaluation)
     assert len({job.id for job in jobs}) == 6
     assert {(job.id, job.params and job.params.seed) for job in jobs} >= {
         ("tiny-gsm/test/0#0", 5),
@@ -213,7 +213,9 @@ def test_repeats_have_ids_and_noise_of_their_own() -> None:
 
 def test_a_shuffle_seed_is_a_choice_of_samples_the_same_every_time() -> None:
     def chosen(seed: int | None) -> list[str]:
-        jobs = make_jobs(find_task("tiny-math"), gold(("tiny-math",), limit=8, shuffle_seed=seed))
+        jobs = make_questions(
+            find_task("tiny-math"), gold(("tiny-math",), limit=8, shuffle_seed=seed)
+        )
         return [job.id for job in jobs]
 
     assert chosen(1) == chosen(1) != chosen(2)
@@ -297,7 +299,7 @@ def test_a_sweep_gives_a_folder_per_policy_and_one_table(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--tasks", "gsm9k"], "unknown task 'gsm9k', expected one of gsm8k"),
+        (["--tasks", "gsm9k"], "task is 'gsm9k', but takes one of gsm8k"),
         ([], "tasks is (), but takes the name of at least one task, unless there is a task file"),
         (["--tasks", ","], "tasks is (), but takes the name of at least one task"),
         (["--tasks", "tiny-gsm,tiny-gsm"], "but takes each task once"),

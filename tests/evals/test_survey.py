@@ -13,7 +13,7 @@ from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import FinishReason, Output, Usage
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.registry import policies
-from rho_eos.evals.runs.sources import Answers, Job
+from rho_eos.evals.runs.sources import Outputs, Question
 from rho_eos.evals.studies.cost import EMBEDDED_MODELS
 from rho_eos.evals.studies.findings import ended_early, findings
 from rho_eos.evals.studies.study import Study
@@ -34,7 +34,7 @@ def survey(target: str = "lengths", **part: Any) -> Survey:
 class Deceived(Script):
     """Fixed 8 and all that adapt are right, but Sym from 4 answers briefly and fixed 4 is cut."""
 
-    def answers(self, jobs: Sequence[Job]) -> Answers:
+    def answers(self, jobs: Sequence[Question]) -> Outputs:
         for job in jobs:
             self.asked.append(job.id)
             assert job.params is not None

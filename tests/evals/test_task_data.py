@@ -12,16 +12,12 @@ import pyarrow.parquet
 import pytest
 
 from rho_eos.base.errors import UserError
-from rho_eos.evals import find_task, task_names
+from rho_eos.evals import find_task
 from tests.evals.fixtures import FOLDER, TASKS, samples
 
 
-def test_every_published_benchmark_is_known() -> None:
-    assert set(TASKS) <= set(task_names())
-
-
 def test_an_unknown_task_is_named_with_the_known_ones() -> None:
-    with pytest.raises(UserError, match=r"unknown task 'gsm9k', expected one of gsm8k, math500"):
+    with pytest.raises(UserError, match=r"task is 'gsm9k', but takes one of gsm8k, humaneval"):
         find_task("gsm9k")
 
 
@@ -50,12 +46,6 @@ def test_the_limit_takes_the_first_samples(task: str) -> None:
     assert find_task(task).load(path, limit=1000) == samples(task)
     with pytest.raises(UserError, match="limit must be at least 1, got 0"):
         find_task(task).load(path, limit=0)
-
-
-def test_a_gzipped_file_is_read_like_a_plain_one(tmp_path: Path) -> None:
-    packed = tmp_path / "HumanEval.jsonl.gz"
-    packed.write_bytes(gzip.compress((FOLDER / "humaneval.jsonl").read_bytes()))
-    assert find_task("humaneval").load(packed) == samples("humaneval")
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from rho_eos.reproduce.profiles import PROFILES
-from tests.evals.command import Command
 from tests.reproduce.small import SMALL
 
 

@@ -179,7 +179,7 @@ def test_a_dry_run_counts_and_leaves_nothing(
     ("words", "message"),
     [
         (["maine"], "reproduce got 'maine', but takes one of main, init-length, thresholds"),
-        (["main", "--tasks", "gsm9k"], "unknown task 'gsm9k', expected one of gsm8k"),
+        (["main", "--tasks", "gsm9k"], "task is 'gsm9k', but takes one of gsm8k"),
         (["main", "--limit", "0"], "limit is 0, but takes an integer of at least 1"),
         (["main", "--repeats", "0"], "repeats is 0, but takes an integer of at least 1"),
         (["main", "--profile", "large"], "profile is 'large', but takes one of paper, tiny"),

@@ -1,6 +1,7 @@
 """OpenAI's batch files: the same answers as over HTTP, an error for a line that deserves one."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ from openai.types.chat import ChatCompletion
 from openai.types.completion import Completion
 
 from rho_eos import LLM
+from tests import forks
 from tests.evals.command import Command, Result
-from tests.support import largest_file
+from tests.support import has_content, largest_file, wait_until
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 SHORT = {"initial_length": 16, "max_tokens": 24}
@@ -137,3 +139,23 @@ def test_no_file_is_destroyed(batch: Batch) -> None:
     target.write_text('{"id": "mine"}')
     assert batch("--overwrite").code == 2
     assert target.read_text() == '{"id": "mine"}' and batch.source.read_bytes() == before
+
+
+def test_interrupted_for_real_the_same_command_continues(batch: Batch, tmp_path: Path) -> None:
+    slow = {"initial_length": 64, "max_tokens": 64, "policy": "fixed", "steps": 64}
+    batch.ask(*(request(f"r{number}", **slow) for number in range(16)))
+    words = ["-m", "rho_eos", "batch", "-m", batch.model, "--max-rows", "2"]
+    words += ["-i", batch.source, "-o", batch.target, "--served-model-name", "random"]
+    with (tmp_path / "err").open("w+b") as said:
+        process = forks.Fork(*words, stderr=said.fileno(), start_new_session=True)
+        wait_until(lambda: has_content(batch.target), 300)
+        process.send_signal(signal.SIGINT)
+        process.wait(120)
+        err = forks.read(said)
+    assert process.returncode == 130 and "Traceback" not in err
+    assert "run the same command again to continue" in err
+    before = len(batch.responses)
+    assert 0 < before < 16
+    again = batch("--max-rows", "2")
+    assert again.code == 0 and f"{16 - before} answered, {before} were there already" in again.err
+    assert len(batch.responses) == 16

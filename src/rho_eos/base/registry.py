@@ -38,7 +38,7 @@ class Registry(Generic[T]):
         self._register = register
         self._things: dict[str, T] = {}
         self._homes: dict[str, str] = {}  # the module that registered each
-        self._loaded = False
+        self._ours_loaded = self._others_loaded = False
         self._lock = threading.RLock()  # what is being loaded registers things itself
 
     def add(self, name: Any, thing: T, home: str) -> None:
@@ -48,6 +48,8 @@ class Registry(Generic[T]):
                 f"{shown(name)} is no name for a {self.kind}: use letters, digits, . _ -"
             )
         with self._lock:
+            if not _is_ours(home):
+                self._load_ours()  # or a name of ours would be taken before ours is there
             if self._homes.get(name, home) != home:
                 raise UserError(
                     f"a {self.kind} named {name!r} is registered already, by {self._homes[name]}"
@@ -69,14 +71,30 @@ class Registry(Generic[T]):
 
     def is_foreign(self, name: str) -> bool:
         """Whether it is not ours."""
-        return not self._homes[name].startswith("rho_eos.")
+        return not _is_ours(self._homes[name])
+
+    def fresh(self) -> "Registry[T]":
+        """Another registry of this kind that knows ours, and has not looked for others yet."""
+        other = Registry[T](self.kind, self.package, self.group, self._register)
+        for name, thing in self.all().items():
+            if not self.is_foreign(name):
+                other.add(name, thing, self._homes[name])
+        return other
 
     def _load(self) -> None:
         with self._lock:
-            if self._loaded:
-                return
-            self._loaded = True
+            self._load_ours()
+            if not self._others_loaded:
+                self._others_loaded = True
+                load_entry_points(self.group, self._register)
+
+    def _load_ours(self) -> None:
+        if not self._ours_loaded:
+            self._ours_loaded = True
             ours = importlib.import_module(self.package)
             for module in pkgutil.iter_modules(ours.__path__):
                 importlib.import_module(f"{self.package}.{module.name}")
-            load_entry_points(self.group, self._register)
+
+
+def _is_ours(home: str) -> bool:
+    return home.startswith("rho_eos.")

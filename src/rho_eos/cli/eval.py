@@ -1,5 +1,7 @@
 """`rho-eos eval`: a model on benchmarks, one policy or a sweep of them."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,11 +10,10 @@ import typer
 from typer.core import TyperOption
 
 from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
-from rho_eos.cli.ray_options import RayActors, RayAddress, RayCommand
-from rho_eos.views.announced import load
+from rho_eos.cli.ray_options import RayActors, RayAddress, RayCommand, open_executor
 
 if TYPE_CHECKING:
-    from rho_eos.evals.runs.run import Progress
+    from rho_eos.evals.runs.evaluation import Progress
     from rho_eos.evals.runs.run_folder import Line
 
 
@@ -74,11 +75,10 @@ def evaluate(
     """
     from rich.console import Console
 
-    from rho_eos.cli.ray_options import pool_of
     from rho_eos.config import EngineConfig
+    from rho_eos.evals.runs.evaluation import Evaluation, evaluate, find_data
     from rho_eos.evals.runs.report import summary_table, write_summary
-    from rho_eos.evals.runs.run import Evaluation, evaluate, find_data
-    from rho_eos.evals.runs.sources import AnswerSource, EngineAnswers, GoldAnswers
+    from rho_eos.evals.runs.sources import AnswerSource, GoldAnswers, ModelAnswers
     from rho_eos.evals.runs.sweep import params_of, read_sweep
     from rho_eos.evals.runs.table import show
     from rho_eos.evals.tasks.task_file import read_task_file
@@ -110,18 +110,13 @@ def evaluate(
 
     @cache
     def open_model() -> AnswerSource:
-        pool = pool_of(ray, ray_actors, engine_options)
-        if pool is not None:
-            from rho_eos.cluster.ray_data import RayAnswers
-
-            return RayAnswers(pool)
         with console.status(f"loading {config.model}"):
-            return EngineAnswers(load(engine_options))
+            return ModelAnswers(open_executor(ray, ray_actors, engine_options))
 
     def run(cell: Evaluation, folder: Path) -> "list[Line]":
         source = open_model if cell.engine else GoldAnswers
-        with _Bars(console, folder.name) as bars:
-            return evaluate(cell, folder, source, unsafe_code, bars.show)
+        with _bars(console, folder.name) as show_progress:
+            return evaluate(cell, folder, source, unsafe_code, show_progress)
 
     summaries = []
     for folder, cell in cells.items():
@@ -137,35 +132,24 @@ def evaluate(
     return 0
 
 
-class _Bars:
+@contextmanager
+def _bars(console: Any, run: str) -> "Iterator[Callable[[Progress], None]]":
     """One progress bar per task, with the accuracy so far."""
+    from rho_eos.cli.progress import progress_bars
 
-    def __init__(self, console: Any, run: str) -> None:
-        from rho_eos.cli.progress import progress_bars
+    with progress_bars(console) as bars:
+        tasks: dict[str, Any] = {}
 
-        self._bars = progress_bars(console)
-        self._console = console
-        self._run = run
-        self._tasks: dict[str, Any] = {}
+        def show(progress: "Progress") -> None:
+            name = f"{run} · {progress.task}"
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=progress.total, note="")
+            parts = [f"{progress.correct / progress.done:.1%} right"] if progress.done else []
+            if progress.seconds and progress.tokens:
+                parts.append(f"{progress.tokens / progress.seconds:,.0f} tokens/s")
+            note = " · ".join(parts)
+            bars.update(tasks[name], completed=progress.done, note=note)
+            if progress.done == progress.total and not console.is_terminal:
+                console.print(f"{name}: {progress.total} done, {note}")
 
-    def __enter__(self) -> "_Bars":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def show(self, progress: "Progress") -> None:
-        if progress.task not in self._tasks:
-            self._tasks[progress.task] = self._bars.add_task(
-                f"{self._run} · {progress.task}", total=progress.total, note=""
-            )
-        parts = []
-        if progress.done:
-            parts.append(f"{progress.correct / progress.done:.1%} right")
-        if progress.seconds and progress.tokens:
-            parts.append(f"{progress.tokens / progress.seconds:,.0f} tokens/s")
-        note = " · ".join(parts)
-        self._bars.update(self._tasks[progress.task], completed=progress.done, note=note)
-        if progress.done == progress.total and not self._console.is_terminal:
-            self._console.print(f"{self._run} · {progress.task}: {progress.total} done, {note}")
+        yield show

@@ -100,12 +100,12 @@ def generate(
     if (input_file is None) != (output_file is None):
         raise UserError("--input and --output go together")
     if input_file is not None and output_file is not None:
-        from rho_eos.cli.generate_file import FileJob, generate_file
+        from rho_eos.cli.generate_file import Files, generate_file
 
         if any(each is not None for each in (prompt, suffix, template, schema)):
             raise UserError("a prompt, --suffix, --template or --schema does not go with --input")
-        job = FileJob(input_file, output_file, trace_file, raw, overwrite, in_order, n, commits)
-        return generate_file(engine_options, decode_options, job, ray, ray_actors)
+        files = Files(input_file, output_file, trace_file, raw, overwrite, in_order, n, commits)
+        return generate_file(engine_options, decode_options, files, ray, ray_actors)
     for given, option in ((ray, "--ray"), (overwrite, "--overwrite"), (in_order, "--in-order")):
         if given:
             raise UserError(f"{option} goes with --input")

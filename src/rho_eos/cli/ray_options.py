@@ -6,9 +6,10 @@ import typer
 from typer.core import TyperCommand
 
 from rho_eos.base.errors import UserError, needs_extra
+from rho_eos.views.announced import load
 
 if TYPE_CHECKING:
-    from rho_eos.cluster.ray_data import Pool
+    from rho_eos.files.jobs import Executor
 
 RayAddress = Annotated[
     str | None,
@@ -41,14 +42,18 @@ class RayCommand(TyperCommand):
         )
 
 
-def pool_of(address: str | None, actors: int | None, engine_options: dict[str, Any]) -> "Pool|None":
-    """The pool that was asked for; None: the model runs in this process."""
+def open_executor(
+    address: str | None, actors: int | None, engine_options: dict[str, Any]
+) -> "Executor":
+    """Who decodes: the model in this process or, with an address, a pool on a Ray cluster."""
+    from rho_eos.files.jobs import Executor
+
     if address is None:
         if actors is not None:
             raise UserError("--ray-actors goes with --ray")
-        return None
+        return Executor.of(load(engine_options))
     try:
         from rho_eos.cluster.ray_data import open_pool
     except ModuleNotFoundError as error:
         raise needs_extra("--ray", error.name, "ray") from error
-    return open_pool(address, actors, engine_options)
+    return open_pool(address, actors, engine_options).executor

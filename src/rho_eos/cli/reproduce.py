@@ -48,7 +48,7 @@ def reproduce(
       rho-eos reproduce thresholds --model GSAI-ML/LLaDA-1.5 --tasks gsm8k,mbpp --dry-run --out x
     """
     from rho_eos.config import EngineConfig
-    from rho_eos.evals.runs.run import find_data
+    from rho_eos.evals.runs.evaluation import find_data
     from rho_eos.evals.studies.study import Study
     from rho_eos.reproduce.plan import TARGETS, plan_figures, plan_tables
     from rho_eos.reproduce.profiles import choose_profile

@@ -10,7 +10,7 @@ import typer
 from rho_eos.views.announced import load
 
 if TYPE_CHECKING:
-    from rho_eos.evals.runs.run import Progress
+    from rho_eos.evals.runs.evaluation import Progress
     from rho_eos.evals.runs.sources import AnswerSource
     from rho_eos.evals.studies.result import Result
     from rho_eos.evals.studies.study import Cell, Plan, Study, Watch

@@ -61,7 +61,7 @@ def survey(
       rho-eos survey stress --model terse --lengths 16,64 --with threshold=0.9 --dry-run --out x
     """
     from rho_eos.config import EngineConfig
-    from rho_eos.evals.runs.run import find_data
+    from rho_eos.evals.runs.evaluation import find_data
     from rho_eos.evals.studies.cost import scale_of
     from rho_eos.evals.studies.study import Study
     from rho_eos.evals.studies.survey import plan_survey, run_survey

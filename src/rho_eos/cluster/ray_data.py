@@ -5,7 +5,7 @@
 A block is one request (a few, where there are thousands), and an actor works on as many at a time
 as its engine has rows: so rows join and leave its batch as they do on one machine. An actor that
 dies is started again, and the blocks it held are given out again, a few times each. Only the driver
-writes files, and it takes every id once, whatever Ray delivers.
+writes files, and the job it runs takes every id once, whatever Ray delivers.
 """
 
 import asyncio
@@ -14,13 +14,10 @@ import os
 import pickle
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-# Ray reports usage to its makers unless told not to.
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import numpy as np
 import ray
@@ -29,12 +26,13 @@ import ray.data
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.base.plugins import absolute
+from rho_eos.cluster import start_cluster
 from rho_eos.cluster.attempts import Attempts
 from rho_eos.config import EngineConfig
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.generation import Generation
-from rho_eos.evals.runs.sources import Answers, Job, request_of
+from rho_eos.files.jobs import Executor
 from rho_eos.models.loading import choose_device, open_checkpoint
 from rho_eos.models.precision import choices_of_precision, name_of, stored_dtype
 from rho_eos.text.ask import Request
@@ -54,7 +52,6 @@ class EngineActor:
         from rho_eos.llm import LLM
 
         self._attempts = attempts
-
         llm = LLM(**engine_options)
         # Ray decides how much waits here; the engine must never refuse.
         self._engine = AsyncEngine(llm.engine, max_waiting=2**31)
@@ -95,26 +92,26 @@ class Pool:
     gpus: int  # of each actor
 
     @property
-    def rows(self) -> int:
-        return EngineConfig.from_mapping(self.engine_options).max_rows
+    def executor(self) -> Executor:
+        """Decodes the requests of a job. Only the tokenizer is loaded here."""
+        config = EngineConfig.from_mapping(self.engine_options)
+        return Executor(Preparer(open_checkpoint(config), config), self.decode)
 
-    def decode(self, requests: Iterable[Request]) -> Iterator[Output]:
-        """An output for every request, each once, as they finish."""
-        items = {request.id: {"request": pickle.dumps(request)} for request in requests}
+    def decode(self, requests: Iterable[Request]) -> Generator[Output, None, None]:
+        """An output for every request, as they finish; after a death one may come twice."""
+        items = [{"request": pickle.dumps(request)} for request in requests]
         if not items:
             return
-        missing = set(items)
-        blocks = ray.data.from_items(
-            list(items.values()), override_num_blocks=min(len(items), MOST_BLOCKS)
-        )
+        rows = EngineConfig.from_mapping(self.engine_options).max_rows
+        blocks = ray.data.from_items(items, override_num_blocks=min(len(items), MOST_BLOCKS))
         answered = blocks.map_batches(
             EngineActor,
             batch_size=None,
             batch_format="numpy",
             compute=ray.data.ActorPoolStrategy(
                 size=self.actors,
-                max_tasks_in_flight_per_actor=2 * self.rows,
-                max_concurrent_calls_per_actor=self.rows,
+                max_tasks_in_flight_per_actor=2 * rows,
+                max_concurrent_calls_per_actor=rows,
                 enable_true_multi_threading=True,
             ),
             fn_constructor_args=(self.engine_options, _start_counting()),
@@ -125,29 +122,12 @@ class Pool:
             batch_size=None, batch_format="numpy", prefetch_batches=0
         ):
             for item in block["output"]:
-                output: Output = pickle.loads(item)
-                if output.id in missing:
-                    missing.remove(output.id)
-                    yield output
-        if missing:
-            raise RuntimeError(f"Ray ended with {len(missing)} requests unanswered")
+                yield pickle.loads(item)
 
 
 def _start_counting() -> Any:
     """`Attempts` beside the driver's work: a process that needs no core of its own."""
     return ray.remote(Attempts).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
-
-
-class RayAnswers:
-    """An `AnswerSource` on a pool. Only the tokenizer is loaded here."""
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        config = EngineConfig.from_mapping(pool.engine_options)
-        self.preparer = Preparer(open_checkpoint(config), config)
-
-    def answers(self, jobs: Sequence[Job]) -> Answers:
-        yield from self.pool.decode([request_of(self.preparer, job) for job in jobs])
 
 
 def open_pool(address: str, actors: int | None, engine_options: dict[str, Any]) -> Pool:
@@ -196,23 +176,13 @@ def _connect(address: str, actors: int) -> None:
         try:
             ray.init(os.environ.get("RAY_ADDRESS", "auto"), logging_level=logging.WARNING)
         except ConnectionError:
-            _start_cluster(actors)
+            start_cluster(actors)
         return
     try:
         ray.init(address, logging_level=logging.WARNING)
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"cannot join the Ray cluster at {address!r}: {reason}") from error
-
-
-def _start_cluster(actors: int) -> None:
-    ray.init(
-        address="local",
-        num_cpus=max(os.cpu_count() or 1, actors),
-        include_dashboard=False,
-        logging_level=logging.WARNING,
-        _node_ip_address="127.0.0.1",
-    )
 
 
 def _check_reachable(address: str) -> None:

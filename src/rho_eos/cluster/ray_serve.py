@@ -12,15 +12,13 @@ import socket
 import threading
 from typing import Any
 
-# Ray reports usage to its makers unless told not to; a server of ours speaks to its clients only.
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-
 import ray
 from fastapi import FastAPI
 from ray import serve
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.plugins import absolute
+from rho_eos.cluster import start_cluster
 from rho_eos.config import EngineConfig
 from rho_eos.server.config import ServerConfig
 
@@ -99,7 +97,10 @@ def serve_on_ray(engine_options: dict[str, Any], config: ServerConfig, replicas:
     if replicas < 1:
         raise UserError(f"replicas is {replicas}, but takes an integer of at least 1")
     stopping = threading.Event()
-    _join_cluster(replicas)
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(logging_level=logging.WARNING)
+    else:
+        start_cluster(replicas)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     port = config.port or _free_port(config.host)
@@ -112,20 +113,6 @@ def serve_on_ray(engine_options: dict[str, Any], config: ServerConfig, replicas:
     finally:
         serve.shutdown()
         ray.shutdown()
-
-
-def _join_cluster(replicas: int) -> None:
-    if os.environ.get("RAY_ADDRESS"):
-        ray.init(logging_level=logging.WARNING)
-        return
-    cpus = max(os.cpu_count() or 1, replicas)
-    ray.init(
-        address="local",
-        num_cpus=cpus,
-        include_dashboard=False,
-        logging_level=logging.WARNING,
-        _node_ip_address="127.0.0.1",
-    )
 
 
 def _wants_gpu(device: str) -> bool:

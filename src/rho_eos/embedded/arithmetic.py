@@ -5,8 +5,6 @@ subtracted. Each line of the answer reduces one bracket and carries the total on
 within 0 to 40.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

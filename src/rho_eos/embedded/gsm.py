@@ -5,8 +5,6 @@ The answer repeats the number and the verb of an event, which is how it finds it
 never a name or a thing, so words the model has never seen there do no harm.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

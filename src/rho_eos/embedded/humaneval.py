@@ -1,7 +1,5 @@
 """tiny-humaneval: a signature with a docstring and examples, to be completed by its body."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """tiny-mbpp: a list of operations on a list of numbers, to be written as a Python function."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

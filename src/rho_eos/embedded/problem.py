@@ -6,8 +6,6 @@ for in a test, under whatever wording, has been shown in training. (A shorter fo
 been: results are few, and stories that differ in their verbs have the same equations.)
 """
 
-from __future__ import annotations
-
 import random
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ An operation is one numbered phrase of the prompt; the answer repeats it as a co
 line or two of Python: writing the program is translating operation by operation.
 """
 
-from __future__ import annotations
-
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

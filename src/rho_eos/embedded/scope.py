@@ -3,8 +3,6 @@
 It looks at the words that the generators make problems of, so a new operation is known at once.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

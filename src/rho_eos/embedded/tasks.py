@@ -1,7 +1,5 @@
 """The four tasks of the embedded models, in the image of GSM8K, MATH500, MBPP and HumanEval."""
 
-from __future__ import annotations
-
 from rho_eos.base.errors import UserError
 from rho_eos.embedded.arithmetic import TinyMath
 from rho_eos.embedded.gsm import TinyGsm

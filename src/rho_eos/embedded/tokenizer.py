@@ -8,8 +8,6 @@ label is the same token wherever its item begins, which lets an answer find it i
 (Ġ is a space, Ċ a line break).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers

@@ -1,4 +1,4 @@
-"""JSON Lines that survive interruptions: read with line numbers, append line by line.
+"""Results in JSON Lines that survive interruptions, appended line by line.
 
 A results file belongs to the program: each of its lines begins with the same marker. A file that
 holds anything else is never touched, a file is written by one process at a time, and a write that
@@ -41,28 +41,9 @@ def check_regular(path: Path) -> None:
         raise UserError(f"{path} is no regular file, and only those are read and written here")
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, Line | UserError]]:
-    """Number and object of every line; one that is no object yields the complaint instead."""
-    for number, raw in raw_lines(path):
-        line = parse(raw, f"{path}:{number}")
-        if not isinstance(line, dict | UserError):
-            line = UserError(f"{path}:{number}: not a JSON object")
-        yield number, line
-
-
-def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Every line that is not blank, with its number."""
-    check_regular(path)
-    try:
-        with path.open("rb") as file:
-            yield from numbered(file)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-
-
 def numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Likewise, of an open file. Of a line that is too long only the beginning is handed out, and
-    no more of it is in memory at once: `parse` refuses it."""
+    """Every line that is not blank, with its number. Of one that is too long only the beginning is
+    given, which `parse` refuses: no more of it is ever in memory."""
     for number in count(1):
         raw = file.readline(LONGEST_LINE + 1)
         if not raw:
@@ -74,19 +55,36 @@ def numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             yield number, raw
 
 
-def parse(raw: bytes, where: str) -> Any:
-    """The JSON value of a line, or the complaint about it."""
+def parse(raw: bytes) -> Any:
+    """The JSON value of a line, or the error that says why there is none."""
     if len(raw) > LONGEST_LINE:
-        return UserError(f"{where}: longer than {LONGEST_LINE} bytes, the most that is read")
+        return UserError(f"longer than {LONGEST_LINE} bytes, the most that is read")
     try:
         value = json.loads(raw)
         if _SURROGATE.search(raw) and not is_whole(json.dumps(value, ensure_ascii=False)):
-            return UserError(f"{where}: holds half a character (an unpaired surrogate)")
+            return UserError("holds half a character (an unpaired surrogate)")
     except RecursionError:
-        return UserError(f"{where}: not JSON that can be read: it is nested too deeply")
+        return UserError("not JSON that can be read: it is nested too deeply")
     except ValueError as error:
-        return UserError(f"{where}: not JSON: {error}")
+        return UserError(f"not JSON: {error}")
     return value
+
+
+def differences(begun: Line, asked: Line) -> list[str]:
+    """What of the settings that results were begun with is asked for differently now, in words.
+
+    Settings in settings count one by one, under their own names.
+    """
+    old, new = _flat(begun), _flat(json.loads(json.dumps(asked)))
+    changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return [f"{name} {old.get(name)!r}, not {new.get(name)!r}" for name in changed]
+
+
+def _flat(settings: Line) -> Line:
+    flat: Line = {}
+    for name, value in settings.items():
+        flat |= _flat(value) if isinstance(value, dict) else {name: value}
+    return flat
 
 
 class ResultFile:
@@ -200,7 +198,7 @@ class ResultFile:
                     if ended or not self.marker.startswith(raw):
                         raise self._not_ours(number)
                     return
-                line = parse(raw, "")
+                line = parse(raw)
                 if isinstance(line, UserError) and not ended:
                     return
                 if not isinstance(line, dict) or not isinstance(line.get(self.key), str):

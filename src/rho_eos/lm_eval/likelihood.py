@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from rho_eos.engine.scoring import Masked, score
-from rho_eos.files.bulk import decode_all
+from rho_eos.files.jobs import decode_all
 from rho_eos.llm import LLM
 from rho_eos.text.ask import Ask
 

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from rho_eos.base.errors import UserError
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.evals.runs.provenance import model_identity
-from rho_eos.files.bulk import decode_all
+from rho_eos.files.jobs import decode_all
 from rho_eos.lm_eval.arguments import decode_params, engine_limits, read_model_args
 from rho_eos.lm_eval.likelihood import Pair, greedy_answers, log_likelihoods
 from rho_eos.text.ask import Ask, Request

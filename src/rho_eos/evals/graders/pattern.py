@@ -5,13 +5,12 @@ from typing import ClassVar
 
 from pydantic import field_validator
 
-from rho_eos.evals.graders.grader import Comparison
+from rho_eos.evals.graders.exact import Exact
 
 
-class Pattern(Comparison):
+class Pattern(Exact):
     name: ClassVar[str] = "regex"
     pattern: str
-    ignore_case: bool = False
 
     @field_validator("pattern")
     @classmethod
@@ -29,11 +28,3 @@ class Pattern(Comparison):
         for found in re.finditer(self.pattern, text):
             answer = found[found.re.groups]
         return (answer or "").strip() or None
-
-    def expected(self, reference: str) -> str:
-        return reference.strip()
-
-    def equal(self, answer: str, expected: str) -> bool:
-        if self.ignore_case:
-            return answer.casefold() == expected.casefold()
-        return answer == expected

@@ -20,24 +20,17 @@ _TOKENIZER_FILES = ("tokenizer*", "vocab*", "merges*", "chat_template*", "*token
 PACKAGES = ("rho-eos", "torch", "transformers", "tokenizers", "numpy", "math-verify")
 
 
-def model_identity(config: EngineConfig) -> dict[str, Any]:
+def model_identity(config: EngineConfig, checkpoint: Checkpoint | None = None) -> dict[str, Any]:
     """Which model answers: a name can be given to other weights, so their fingerprint as well."""
-    return _identity(config, open_checkpoint(config))
-
-
-def _identity(config: EngineConfig, checkpoint: Checkpoint) -> dict[str, Any]:
-    folder = checkpoint.folder.absolute()
+    checkpoint = checkpoint or open_checkpoint(config)
+    folder, special = checkpoint.folder.absolute(), checkpoint.special
     placement = describe(config, checkpoint, choose_device(config.device))
     return {
         "model": config.model,
         "revision": folder.name if folder.parent.name == "snapshots" else config.revision,
         "weights": _weights(checkpoint),
         **placement.identity(),
-        "special_tokens": [
-            checkpoint.special.mask,
-            checkpoint.special.eos,
-            checkpoint.special.end_of_turn,
-        ],
+        "special_tokens": [special.mask, special.eos, special.end_of_turn],
     }
 
 
@@ -45,7 +38,7 @@ def model_hash(config: EngineConfig) -> str:
     """The same for models that answer alike, whatever they are called and wherever they lie."""
     named = ("model", "revision")
     checkpoint = open_checkpoint(config)
-    identity = {k: v for k, v in _identity(config, checkpoint).items() if k not in named}
+    identity = {k: v for k, v in model_identity(config, checkpoint).items() if k not in named}
     found = {file for kind in _TOKENIZER_FILES for file in checkpoint.folder.glob(kind)}
     files = sorted(file for file in found if file.is_file())
     text = json.dumps({**identity, "tokenizer": fingerprint(files)}, sort_keys=True)

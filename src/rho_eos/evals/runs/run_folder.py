@@ -4,21 +4,18 @@ A folder holds one run. It is opened by one process at a time, only for the sett
 started with, and at any moment holds every finished sample exactly once.
 """
 
-import fcntl
 import json
-import threading
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rho_eos.base.errors import StorageError, UserError
-from rho_eos.files.jsonl import ResultFile, read_lines
+from rho_eos.files.jsonl import Line, ResultFile, differences
+from rho_eos.files.rows import read_rows
 
 SETTINGS = "run.json"
 SAMPLES = "samples.jsonl"
-
-Line = dict[str, Any]
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -38,25 +35,23 @@ def read_samples(folder: Path, traces: bool = False) -> list[Line]:
     path = folder / SAMPLES
     if not path.exists():
         raise UserError(f"{folder} is no run: it has no {SAMPLES}")
-    lines = []
-    for _, line in read_lines(path):
-        if isinstance(line, UserError):
-            continue  # cut off by a kill; the run that continues will drop it
-        if not traces:
-            line.pop("trace", None)
-        lines.append(line)
-    return lines
+    # One that a kill has cut off is no object; the run that continues will drop it.
+    lines = (row.content for row in read_rows(path) if isinstance(row.content, dict))
+    return [line if traces else _without_trace(line) for line in lines]
+
+
+def _without_trace(line: Line) -> Line:
+    return {key: value for key, value in line.items() if key != "trace"}
 
 
 class RunFolder:
-    """A run that is being worked on. `append` may be called from several threads."""
+    """A run that is being worked on."""
 
     def __init__(self, folder: Path, results: ResultFile, content: dict[str, Any]) -> None:
         self.folder = folder
         self.lines = read_samples(folder)
         self._results = results
         self._content = content
-        self._lock = threading.Lock()
 
     @property
     def ids(self) -> Set[str]:
@@ -69,45 +64,31 @@ class RunFolder:
         return len(self._content["sessions"])
 
     def append(self, line: Line) -> None:
-        with self._lock:
-            self._results.append(line)
-            self.lines.append({key: value for key, value in line.items() if key != "trace"})
+        self._results.append(line)
+        self.lines.append(_without_trace(line))
 
 
 @contextmanager
 def open_run(folder: Path, settings: dict[str, Any]) -> Iterator[RunFolder]:
     """The run of these settings in this folder, begun or continued."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another process is working on {folder}") from None
-        with ResultFile(folder / SAMPLES) as results:
-            content: dict[str, Any] = {"settings": settings, "sessions": []}
-            if results.ids:  # settings under which nothing was finished bind nobody
-                content = read_settings(folder)
-                check_same(folder, content["settings"], settings)
-            results.repair()
-            write_json(folder / SETTINGS, content)
-            yield RunFolder(folder, results, content)
+    with ResultFile(folder / SAMPLES) as results:  # which only one process has
+        content: dict[str, Any] = {"settings": settings, "sessions": []}
+        if results.ids:  # settings under which nothing was finished bind nobody
+            content = read_settings(folder)
+            check_same(folder, content["settings"], settings)
+        results.repair()
+        write_json(folder / SETTINGS, content)
+        yield RunFolder(folder, results, content)
 
 
 def check_same(folder: Path, begun: dict[str, Any], asked: dict[str, Any]) -> None:
     """Results of different settings are never mixed; the sentence names what differs."""
-    old, new = _flat(begun), _flat(json.loads(json.dumps(asked)))
-    differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    if differing:
-        changes = ", ".join(
-            f"{key} {old.get(key)!r}, not {new.get(key)!r}" for key in differing[:3]
-        )
-        more = f" and {len(differing) - 3} more differences" if len(differing) > 3 else ""
+    changed = differences(begun, asked)
+    if changed:
+        more = f" and {len(changed) - 3} more differences" if len(changed) > 3 else ""
         raise UserError(
-            f"{folder} was started with {changes}{more}: give another --out, or the same settings"
+            f"{folder} was started with {', '.join(changed[:3])}{more}: give another --out, or the "
+            "same settings"
         )
 
 
@@ -120,10 +101,3 @@ def write_json(path: Path, content: Any) -> None:
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        flat |= _flat(value) if isinstance(value, dict) else {key: value}
-    return flat

@@ -1,7 +1,7 @@
-"""Where the answers of an evaluation come from: a model on this machine, or the references.
+"""Where the answers of an evaluation come from: a model, or the references.
 
-An `AnswerSource` is the whole seam: whatever turns jobs into answers, in any order, as they finish,
-can be evaluated. It need not know about tasks, grading, files or resuming.
+An `AnswerSource` is the whole seam: whatever turns questions into answers, in any order, as they
+finish, can be evaluated. It need not know about tasks, grading, files or resuming.
 """
 
 from collections.abc import Generator, Sequence
@@ -12,59 +12,61 @@ from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.evals.task import Sample, Task
-from rho_eos.files.bulk import decode_all
+from rho_eos.files.jobs import Executor, Item
 from rho_eos.llm import LLM
-from rho_eos.text.ask import Ask, Request
-from rho_eos.text.preparation import Preparer
+from rho_eos.text.ask import Request
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One sample asked once. `params` is None where no model is asked."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Item):
+    """One sample asked once."""
 
-    id: str
     task: Task
     sample: Sample
     repeat: int
-    params: DecodeParams | None
+
+    @property
+    def params(self) -> DecodeParams | None:
+        """None where no model is asked."""
+        return self.ask["params"]
 
 
-Answers = Generator[Output, None, None]  # closing it takes back what was not answered yet
+Outputs = Generator[Output, None, None]  # closing it takes back what was not answered yet
 
 
 class AnswerSource(Protocol):
-    def answers(self, jobs: Sequence[Job]) -> Answers:
-        """An answer for every job, in any order, as they finish."""
+    def answers(self, questions: Sequence[Question]) -> Outputs:
+        """An answer for every question, in any order, as they finish."""
         ...
 
 
 class GoldAnswers:
     """The reference answers: what a perfect model would say, to test the graders with."""
 
-    def answers(self, jobs: Sequence[Job]) -> Answers:
-        for job in jobs:
-            yield Output(job.id, job.task.gold(job.sample), FinishReason.GOLD)
+    def answers(self, questions: Sequence[Question]) -> Outputs:
+        for each in questions:
+            yield Output(each.id, each.task.gold(each.sample), FinishReason.GOLD)
 
 
-class EngineAnswers:
+class ModelAnswers:
+    """A model, wherever its executor has it."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+
+    def answers(self, questions: Sequence[Question]) -> Outputs:
+        # All are checked before any of them runs.
+        yield from self.executor.decode(iter([self._request(each) for each in questions]))
+
+    def _request(self, question: Question) -> Request:
+        try:
+            return self.executor.request(question)
+        except UserError as error:
+            raise UserError(f"{question.sample.id}: {error}") from error
+
+
+class EngineAnswers(ModelAnswers):
     """A model in this process."""
 
     def __init__(self, llm: LLM) -> None:
-        self.llm = llm
-
-    def answers(self, jobs: Sequence[Job]) -> Answers:
-        # All are checked before any of them runs.
-        requests = [request_of(self.llm.preparer, job) for job in jobs]
-        yield from decode_all(self.llm.engine, iter(requests))
-
-
-def request_of(preparer: Preparer, job: Job) -> Request:
-    """A job as any engine takes it."""
-    assert job.params is not None
-    messages = {"messages": job.task.messages(job.sample)}
-    prefix = job.task.answer_prefix
-    try:
-        [request] = preparer.prepare(Ask(messages, job.params, id=job.id, answer_prefix=prefix))
-    except UserError as error:
-        raise UserError(f"{job.sample.id}: {error}") from error
-    return request
+        super().__init__(Executor.of(llm))

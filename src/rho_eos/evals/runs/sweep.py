@@ -8,7 +8,6 @@
 Each name becomes a folder; what a policy does not say comes from the command line.
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from rho_eos.base.errors import UserError
+from rho_eos.base.registry import NAME
 from rho_eos.decoding.params import DecodeParams, merged
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def params_of(options: Mapping[str, Any]) -> DecodeParams | None:

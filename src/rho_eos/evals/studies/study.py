@@ -22,9 +22,9 @@ from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.evals import find_task
 from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.evals.graders.python_tests import find_sandbox
+from rho_eos.evals.runs.evaluation import Evaluation, Progress, evaluate
 from rho_eos.evals.runs.provenance import model_identity
 from rho_eos.evals.runs.report import write_summary
-from rho_eos.evals.runs.run import Evaluation, Progress, evaluate
 from rho_eos.evals.runs.run_folder import SAMPLES, Line, read_samples, write_json
 from rho_eos.evals.runs.sources import AnswerSource
 from rho_eos.evals.studies.cost import Scale, estimate_positions

@@ -3,6 +3,7 @@
 import re
 
 from rho_eos.evals.graders.extraction import after_hashes
+from rho_eos.evals.registry import register_task
 from rho_eos.evals.task import Sample
 from rho_eos.evals.tasks.math_task import MathTask
 from rho_eos.evals.tasks.source import Source
@@ -10,6 +11,7 @@ from rho_eos.evals.tasks.source import Source
 CALCULATION = re.compile(r"<<[^>]*>>")  # the data set's notes for a calculator, such as <<2+3=5>>
 
 
+@register_task
 class Gsm8k(MathTask):
     name = "gsm8k"
     source = Source(

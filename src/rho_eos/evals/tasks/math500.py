@@ -1,11 +1,13 @@
 """MATH500: competition problems whose answers are numbers, formulas, sets or words, in LaTeX."""
 
 from rho_eos.evals.graders.extraction import unboxed
+from rho_eos.evals.registry import register_task
 from rho_eos.evals.task import Sample
 from rho_eos.evals.tasks.math_task import MathTask
 from rho_eos.evals.tasks.source import Source
 
 
+@register_task
 class Math500(MathTask):
     name = "math500"
     source = Source(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from rho_eos.evals.registry import register_task
 from rho_eos.evals.task import Sample
 from rho_eos.evals.tasks.code_task import CodeTask
 from rho_eos.evals.tasks.prompt import fill
@@ -23,6 +24,7 @@ The complete implementation of the function
 </answer>"""
 
 
+@register_task
 @dataclass(frozen=True)
 class Mbpp(CodeTask):
     template: str = TEMPLATE

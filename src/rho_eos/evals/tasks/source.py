@@ -8,9 +8,9 @@ from typing import Any
 
 from rho_eos.base.errors import UserError, needs_extra
 from rho_eos.evals.task import Sample
-from rho_eos.evals.tasks.files import file_rows
+from rho_eos.files.rows import read_rows
 
-Row = Mapping[str, Any]
+Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +18,17 @@ class Source:
     """The form of a benchmark's data: its fields, the ids of its items, its place on the Hub."""
 
     fields: Mapping[str, type | tuple[type, ...]]
-    sample_id: Callable[[int, Row], str]
+    sample_id: Callable[[int, Fields], str]
     hub_name: str = ""  # none: it is in files only
     hub_config: str | None = None
     hub_split: str = "test"
-    belongs: Callable[[Row], bool] | None = None  # to the split; None: the file is the split
-    check: Callable[[Row], None] | None = None  # raises `UserError`, to which the place is added
+    belongs: Callable[[Fields], bool] | None = None  # to the split; None: the file is the split
+    check: Callable[[Fields], None] | None = None  # raises `UserError`, to which the place is added
 
     def load(self, path: Path | None, limit: int | None) -> list[Sample]:
         if limit is not None and limit < 1:
             raise UserError(f"limit must be at least 1, got {limit}")
-        rows = self._hub_rows() if path is None else file_rows(path)
+        rows = self._hub_rows() if path is None else _file_rows(path)
         samples = list(islice(self._samples(rows), limit))
         if not samples:
             raise UserError(f"{path or self.hub_name} holds no sample of this benchmark")
@@ -58,7 +58,7 @@ class Source:
                 got = type(row[field]).__name__
                 raise UserError(f"{where}: the field {field!r} has the wrong type, {got}")
 
-    def _check_more(self, where: str, row: Row) -> None:
+    def _check_more(self, where: str, row: Fields) -> None:
         if self.check is not None:
             try:
                 self.check(row)
@@ -77,3 +77,11 @@ class Source:
             raise UserError(f"cannot load {self.hub_name} from the Hub: {error}") from error
         for index, row in enumerate(dataset):
             yield f"{self.hub_name}[{index}]", row
+
+
+def _file_rows(path: Path) -> Iterator[tuple[str, Any]]:
+    """The place and content of each row. One that cannot be read is an error: it is a sample."""
+    for row in read_rows(path):
+        if isinstance(row.content, UserError):
+            raise UserError(f"{row.where}: {row.content}")
+        yield row.where, row.content

@@ -18,10 +18,10 @@ import yaml  # type: ignore[import-untyped]
 from pydantic import Field
 
 from rho_eos.base.errors import UserError
+from rho_eos.base.registry import NAME
 from rho_eos.base.settings import Settings
 from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.evals.graders import Grader, make_grader
-from rho_eos.evals.registry import NAME
 from rho_eos.evals.task import Grade, Sample, Task
 from rho_eos.evals.tasks.prompt import fill
 from rho_eos.evals.tasks.source import Source

@@ -1,9 +1,9 @@
 """Run an evaluation: ask every sample, grade what comes back, keep it, and go on where it stopped.
 
-    jobs = samples × repeats, less what the folder holds already
-    source.answers(jobs)      the model decodes; answers come as they finish
-    task.grade(…)             in threads beside it, so that the model never waits for a grader
-    folder.append(line)       one line per sample, the moment it is graded
+    questions = samples × repeats, less what the folder holds already
+    source.answers(questions)   the model decodes; answers come as they finish
+    task.grade(…)               in threads beside it, so that the model never waits for a grader
+    folder.append(line)         one line per sample, the moment it is graded
 
 A folder is a cell of a table: evaluating a finished one again only reads it.
 """
@@ -11,8 +11,7 @@ A folder is a cell of a table: evaluating a finished one again only reads it.
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,9 +27,12 @@ from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.evals.graders.python_tests import find_sandbox
 from rho_eos.evals.runs.provenance import model_identity, session_facts
 from rho_eos.evals.runs.run_folder import Line, RunFolder, open_run
-from rho_eos.evals.runs.sources import AnswerSource, Job
+from rho_eos.evals.runs.sources import AnswerSource, Question
+from rho_eos.files import jobs
 
-GRADERS = 4
+GRADERS = 4  # threads
+
+Answer = tuple[Output, float]  # with the seconds since its task began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,34 +109,44 @@ def evaluate(
     unsafe_code: bool = False,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> list[Line]:
-    """The lines of the finished run. `open_source` is called only if something is left to ask."""
+    """Run an evaluation, or what is left of it.
+
+    Args:
+        evaluation: What is asked.
+        folder: Where the run lies; it is begun if there is none, and refused if it is another's.
+        open_source: Opens who answers; called only if something is left to ask.
+        unsafe_code: Run what a model wrote without a sandbox, where none works.
+        on_progress: Called at the beginning of a task and after each sample.
+
+    Returns:
+        The lines of the finished run.
+    """
     settings = evaluation.settings()
     tasks, sandbox = _confined(evaluation.all_tasks(), unsafe_code)
-    jobs = {task.name: make_jobs(task, evaluation) for task in tasks}
-    _check_ids(jobs)
+    asked = {task.name: make_questions(task, evaluation) for task in tasks}
+    _check_ids(asked)
     with open_run(folder, settings) as run:
-        if all(job.id in run.ids for of_task in jobs.values() for job in of_task):
+        if all(each.id in run.ids for of_task in asked.values() for each in of_task):
             return run.lines
         source = open_source()
         session = run.begin_session(session_facts(evaluation.engine, sandbox))
-        for of_task in jobs.values():
-            _TaskRun(run, session, of_task, on_progress).ask(source)
+        for of_task in asked.values():
+            _ask(of_task, source, run, session, on_progress)
         return run.lines
 
 
-def make_jobs(task: Task, evaluation: Evaluation) -> list[Job]:
+def make_questions(task: Task, evaluation: Evaluation) -> list[Question]:
     """Every sample of a task as often as asked; a repeat has noise of its own."""
-    return [
-        Job(
-            id=sample.id if evaluation.repeats == 1 else f"{sample.id}#{repeat}",
-            task=task,
-            sample=sample,
-            repeat=repeat,
-            params=_reseeded(evaluation.params, repeat),
-        )
-        for repeat in range(evaluation.repeats)
-        for sample in _choose(task, evaluation)
-    ]
+    samples, questions = _choose(task, evaluation), []
+    for repeat in range(evaluation.repeats):
+        params = evaluation.params
+        params = params and params.replaced(seed=params.seed + repeat)
+        for sample in samples:
+            id = sample.id if evaluation.repeats == 1 else f"{sample.id}#{repeat}"
+            prompt = {"messages": task.messages(sample)}
+            ask = {"prompt": prompt, "params": params, "answer_prefix": task.answer_prefix}
+            questions.append(Question(id=id, ask=ask, task=task, sample=sample, repeat=repeat))
+    return questions
 
 
 def _choose(task: Task, evaluation: Evaluation) -> list[Sample]:
@@ -149,20 +161,16 @@ def _choose(task: Task, evaluation: Evaluation) -> list[Sample]:
     return samples[first:end]
 
 
-def _check_ids(jobs: Mapping[str, Sequence[Job]]) -> None:
+def _check_ids(asked: Mapping[str, Sequence[Question]]) -> None:
     """Two samples of one id would count as one, whichever was answered last."""
     seen: dict[str, str] = {}
-    for name, of_task in jobs.items():
+    for name, of_task in asked.items():
         if not of_task:
             raise UserError(f"the task {name} has no samples")
-        for job in of_task:
-            if job.id in seen:
-                raise UserError(f"the id {job.id} occurs in {seen[job.id]} and again in {name}")
-            seen[job.id] = name
-
-
-def _reseeded(params: DecodeParams | None, repeat: int) -> DecodeParams | None:
-    return params and params.replaced(seed=params.seed + repeat)
+        for each in of_task:
+            if each.id in seen:
+                raise UserError(f"the id {each.id} occurs in {seen[each.id]} and again in {name}")
+            seen[each.id] = name
 
 
 def _confined(tasks: Sequence[Task], unsafe: bool) -> tuple[list[Task], str | None]:
@@ -173,84 +181,61 @@ def _confined(tasks: Sequence[Task], unsafe: bool) -> tuple[list[Task], str | No
     return [task.confined(backend) for task in tasks], backend.value
 
 
-class _TaskRun:
-    """One task of a run: hands jobs to the source, and its answers to the graders."""
+def _ask(
+    questions: Sequence[Question],
+    source: AnswerSource,
+    run: RunFolder,
+    session: int,
+    on_progress: Callable[[Progress], None],
+) -> None:
+    """Ask the questions of one task that the folder has no line of, and grade the answers."""
+    ids = {each.id for each in questions}
+    before = [line for line in run.lines if line["id"] in ids]
+    right = sum(line["correct"] for line in before)
+    progress = Progress(questions[0].task.name, len(questions), len(before), right)
+    on_progress(progress)
+    lock, started = threading.Lock(), time.perf_counter()
 
-    def __init__(
-        self,
-        run: RunFolder,
-        session: int,
-        jobs: Sequence[Job],
-        on_progress: Callable[[Progress], None],
-    ) -> None:
-        self.run = run
-        self.session = session
-        self.jobs = {job.id: job for job in jobs}
-        self.on_progress = on_progress
-        before = [line for line in run.lines if line["id"] in self.jobs]
-        self.progress = Progress(
-            jobs[0].task.name, len(jobs), len(before), sum(line["correct"] for line in before)
-        )
-        self._lock = threading.Lock()
+    def answers(pending: Iterator[Question]) -> jobs.Answers:
+        with closing(source.answers(list(pending))) as outputs:
+            for output in outputs:
+                yield output.id, (output, time.perf_counter() - started)
 
-    def ask(self, source: AnswerSource) -> None:
-        pending = [job for job in self.jobs.values() if job.id not in self.run.ids]
-        self.on_progress(self.progress)
-        started = time.perf_counter()
-        grading: list[Future[None]] = []
-        with ThreadPoolExecutor(GRADERS, "grader") as pool:
-            try:
-                with closing(source.answers(pending)) as answers:
-                    for answer in answers:
-                        elapsed = time.perf_counter() - started
-                        grading.append(pool.submit(self._finish, answer, elapsed))
-                        grading = _still_running(grading)
-                for future in grading:
-                    future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-        if any(job.id not in self.run.ids for job in pending):
-            raise RuntimeError("the source of answers ended before every job was answered")
+    def finish(question: Question, answer: Answer) -> None:
+        line = _line(question, answer[0]) | {"session": session, "elapsed": answer[1]}
+        with lock:
+            run.append(line)
+            progress.done += 1
+            progress.correct += line["correct"]
+            progress.tokens += line.get("e_token", 0)
+            progress.seconds = max(progress.seconds, line["elapsed"])
+            on_progress(progress)
 
-    def _finish(self, answer: Output, elapsed: float) -> None:
-        """Grade an answer and write its line. Runs in a grader's thread."""
-        if answer.finish_reason is FinishReason.ERROR:
-            raise RequestFailedError(f"{answer.id}: {answer.error}")
-        job = self.jobs[answer.id]
-        grade = job.task.grade(job.sample, answer.text)
-        line = {
-            "id": job.id,
-            "task": job.task.name,
-            "sample": job.sample.id,
-            "repeat": job.repeat,
-            "correct": grade.correct,
-            "extracted": grade.extracted,
-            "detail": grade.detail,
-            "finish_reason": answer.finish_reason.value,
-            **({} if answer.finish_reason is FinishReason.GOLD else answer.usage.as_dict()),
-            "prompt": "\n\n".join(m["content"] for m in job.task.messages(job.sample)),
-            "reference": job.task.gold(job.sample),
-            "text": answer.text,
-            "session": self.session,
-            "elapsed": elapsed,
-        }
-        trace = [record.as_dict() for record in answer.trace]
-        self.run.append(line | ({"trace": trace} if trace else {}))
-        with self._lock:
-            self.progress.done += 1
-            self.progress.correct += grade.correct
-            self.progress.tokens += answer.usage.e_token
-            self.progress.seconds = max(self.progress.seconds, elapsed)
-            self.on_progress(self.progress)
+    jobs.run(questions, run.ids, answers, finish, GRADERS)
 
 
-def _still_running(grading: list[Future[None]]) -> list[Future[None]]:
-    """Those that are not done; one that failed ends the run."""
-    done = [future for future in grading if future.done()]
-    for future in done:
-        future.result()
-    return [future for future in grading if future not in done]
+def _line(question: Question, answer: Output) -> Line:
+    """Grade an answer, and say all that is known of it."""
+    if answer.finish_reason is FinishReason.ERROR:
+        raise RequestFailedError(f"{answer.id}: {answer.error}")
+    task, sample = question.task, question.sample
+    grade = task.grade(sample, answer.text)
+    trace = [record.as_dict() for record in answer.trace]
+    return {
+        "id": question.id,
+        "task": task.name,
+        "sample": sample.id,
+        "repeat": question.repeat,
+        "correct": grade.correct,
+        "extracted": grade.extracted,
+        "detail": grade.detail,
+        "finish_reason": answer.finish_reason.value,
+        **({} if answer.finish_reason is FinishReason.GOLD else answer.usage.as_dict()),
+        "prompt": "\n\n".join(message["content"] for message in task.messages(sample)),
+        "reference": task.gold(sample),
+        "text": answer.text,
+        **({"trace": trace} if trace else {}),
+    }
 
 
 def find_data(tasks: Sequence[str], given: Sequence[str]) -> dict[str, Path]:

@@ -1,0 +1,140 @@
+"""`generate --input`: prompts of a file, each with parameters of its own, and their outputs.
+
+Each line of the results says what it was made from: parameters, and hashes of prompt and model. A
+file that was begun with others is never continued.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rho_eos.base.errors import UserError
+from rho_eos.base.outputs import Output
+from rho_eos.base.tokens import SpecialTokens
+from rho_eos.decoding.schema import from_words
+from rho_eos.files.file_job import Answer, FileJob
+from rho_eos.files.jobs import Executor, Item
+from rho_eos.files.jsonl import Line, ResultFile, differences
+from rho_eos.files.rows import FileRow
+from rho_eos.files.traces import open_trace, trace_lines
+from rho_eos.text.ask import Ask
+from rho_eos.text.infilling import Given
+from rho_eos.text.preparation import decide, sample_ids, seeded
+from rho_eos.views.announced import remark_on
+
+PROMPT_KEYS = ("prompt", "messages", "prompt_token_ids")
+
+
+@dataclass
+class GenerateJob(FileJob):
+    """A file of prompts; a row is as many items as it asks for samples."""
+
+    marker: ClassVar[bytes] = b'{"object": "rho_eos.output", "id": "'
+
+    defaults: Mapping[str, Any]  # decoding parameters; those of a row beat them
+    raw: bool  # whether the chat template is left out
+    model_hash: str
+    special: SpecialTokens  # which say whether the model can choose the length of a gap
+    executor: Callable[[], Executor]  # loads the model
+    model: str = ""  # its name, for the remark on what an embedded model was never taught
+    n: int = 1  # samples of each row that does not say
+    commits: bool = False  # whether the step and probability of each token are written, too
+    trace: Path | None = None  # the file for every denoising step, if there is one
+    overwrite: bool = False  # whether that file is begun anew
+    _traces: ResultFile | None = field(default=None, init=False)
+
+    def read(self, row: FileRow) -> list[Item]:
+        """A row that asks for `n` samples is as many items, with #0, #1, … behind its id."""
+        line = row.content
+        # An empty cell of a table says nothing.
+        line = {name: value for name, value in line.items() if not (row.is_words and value == "")}
+        id = line.pop("id", None)
+        if not isinstance(id, str | int | None):
+            raise UserError(f"id is {id!r}, but takes a text or a number")
+        prompt = {key: line.pop(key) for key in PROMPT_KEYS if line.get(key) is not None}
+        suffix, template = _around(line)
+        schema = line.pop("schema", None)
+        own = dict(from_words(line) if row.is_words else line)
+        count = own.pop("n", self.n)
+        asked: dict[str, Any] = {"suffix": suffix, "template": template, "schema": schema}
+        each = seeded(decide(Ask(None, own, **asked, defaults=self.defaults), self.special), count)
+        asked |= {"prompt": prompt or None, "raw": self.raw}
+        ids = sample_ids(str(row.number if id is None else id), count)
+        return [
+            Item(id=id, ask={**asked, "params": params}, where=row.where)
+            for id, params in zip(ids, each, strict=True)
+        ]
+
+    def origin(self, item: Item) -> Line:
+        """What a line of the results says about where it comes from."""
+        around = [item.ask["suffix"], item.ask["template"]]
+        around = [] if around == [None, None] else around
+        around += [] if item.ask["schema"] is None else [item.ask["schema"]]
+        asked = [item.ask["prompt"] or {}, self.raw, *around]
+        prompt = json.dumps(asked, sort_keys=True, ensure_ascii=False)
+        return {
+            "prompt_hash": blake2b(prompt.encode(), digest_size=16).hexdigest(),
+            "model_hash": self.model_hash,
+            "params": item.ask["params"].recorded(),
+        }
+
+    def difference(self, item: Item, line: Line) -> str:
+        asked = self.origin(item)
+        if line.get("prompt_hash") != asked["prompt_hash"]:
+            return "that was made from another prompt"
+        if line.get("model_hash") != asked["model_hash"]:
+            return "that another model gave, or this one in another precision"
+        untraced = {"trace": None}  # which changes no answer
+        begun = line["params"] if isinstance(line.get("params"), dict) else {}
+        changed = differences({**begun, **untraced}, {**asked["params"], **untraced})
+        return f"that was made with {changed[0]}" if changed else ""
+
+    def open(self, results: ResultFile, until_the_end: ExitStack) -> Answer:
+        if self.trace is not None:
+            self._traces = until_the_end.enter_context(open_trace(self.trace, self.overwrite))
+            missing = len(results.ids - self._traces.ids)
+            if missing:
+                raise UserError(
+                    f"{self.trace} lacks the steps of {missing} outputs that {results.path} holds "
+                    "already: give another --output, or --overwrite"
+                )
+            # What is not finished will be traced again.
+            self._traces.keep_only(lambda line: line["id"] in results.ids)
+        executor = self.executor()
+        return lambda items: executor.answers(self._remarked(items))
+
+    def line(self, item: Item, answer: Output) -> Line:
+        line = answer.as_dict(self.commits)
+        if self._traces is not None:
+            # Before the result: what has one is known to have its trace.
+            self._traces.append(*trace_lines(answer))
+            line.pop("trace", None)
+        return {"object": "rho_eos.output", "id": line.pop("id"), **self.origin(item), **line}
+
+    def _remarked(self, items: Iterator[Item]) -> Iterator[Item]:
+        """The same items. Of the first that the embedded model was never taught, it is said."""
+        said: set[str] = set()
+        for item in items:
+            beside = item.ask["suffix"] or item.ask["template"]
+            remark_on(self.model, item.ask["prompt"], said, beside=beside)
+            yield item
+
+
+def _around(line: dict[str, Any]) -> tuple[Given | None, Given | None]:
+    """Take suffix and template out of a line; null means "not given"."""
+    text, ids, template = (
+        line.pop(key, None) for key in ("suffix", "suffix_token_ids", "template")
+    )
+    if text is not None and ids is not None:
+        raise UserError("suffix and suffix_token_ids do not go together")
+    if text is not None and not isinstance(text, str):
+        raise UserError("suffix takes a text; token ids go into suffix_token_ids")
+    if ids is not None and not isinstance(ids, list):
+        raise UserError("suffix_token_ids takes a list of token ids; a text goes into suffix")
+    if template is not None and not isinstance(template, str | list):
+        raise UserError("template takes a text or a list of token ids")
+    return (ids if text is None else text), template
