@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rho_eos.decoding.registry import register_policy
     from rho_eos.engine.request import StepEvent
     from rho_eos.llm import LLM
+    from rho_eos.models.family import Family, FamilyConfig, register_family
     from rho_eos.rollouts import Rollouts
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ _HOME = {
     "engine.request": ("StepEvent",),
     "base.errors": ("UserError",),
     "llm": ("LLM",),
+    "models.family": ("Family", "FamilyConfig", "register_family"),
     "base.outputs": ("FinishReason", "Output", "StepRecord", "Usage"),
     "rollouts": ("Rollouts",),
     "base.settings": ("setting",),
@@ -50,6 +52,8 @@ __all__ = [
     "DecodeParams",
     "Delete",
     "EngineConfig",
+    "Family",
+    "FamilyConfig",
     "FinishReason",
     "Insert",
     "Keeps",
@@ -68,6 +72,7 @@ __all__ = [
     "View",
     "__version__",
     "commit_by_threshold",
+    "register_family",
     "register_policy",
     "setting",
 ]

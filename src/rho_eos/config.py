@@ -45,7 +45,9 @@ class EngineConfig(Settings):
     end_of_turn_id: int | None = setting(
         None, "end-of-turn id, if not the tokenizer's", ge=0, le=_IDS
     )
-    plugin: Texts = setting((), "module or file.py with policies or tasks of your own; repeatable")
+    plugin: Texts = setting(
+        (), "module or file.py with policies, families or tasks of your own; repeatable"
+    )
 
     def request_defaults(self) -> dict[str, Any]:
         """Decoding parameters that this process gives to requests that do not say."""

@@ -16,8 +16,8 @@ from rho_eos.engine.engine import Engine
 from rho_eos.engine.preparation import Preparer
 from rho_eos.engine.request import Detail, LogitsProcessor, Request, StepEvent
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.models.loading import choose_device, load_model, open_checkpoint
-from rho_eos.models.placement import place
+from rho_eos.models.loading import load_model, open_checkpoint
+from rho_eos.models.placement import choose_device, place
 from rho_eos.rollouts import Rollouts, collect
 from rho_eos.text.infilling import Given, default_policy, listed, stands_before_text
 from rho_eos.text.prompts import Message, Prompt

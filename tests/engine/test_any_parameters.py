@@ -22,7 +22,8 @@ from rho_eos.decoding.registry import policies
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, Request
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.models import LLaDAConfig, LLaDAForMaskedLM
+from rho_eos.models.families.llada import LLaDAConfig
+from rho_eos.models.layers.llada import LLaDAForMaskedLM
 from tests.attack import times
 
 END_OF_TURN, EOS, MASK, VOCABULARY = 1, 2, 3, 24

@@ -8,7 +8,8 @@ import torch
 from transformers import AttentionInterface, AutoModelForMaskedLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from rho_eos.models import LLaDAConfig, LLaDAForMaskedLM
+from rho_eos.models.families.llada import LLaDAConfig
+from rho_eos.models.layers.llada import LLaDAForMaskedLM
 from tests.conftest import DATA
 from tests.models.test_parity import MOE, NAMES, packed_logits, recorded
 

@@ -36,7 +36,8 @@ from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.preparation import Preparer
 from rho_eos.engine.request import Request
 from rho_eos.evals.runs.sources import Answers, Job, request_of
-from rho_eos.models.loading import choose_device, open_checkpoint
+from rho_eos.models.loading import open_checkpoint
+from rho_eos.models.placement import choose_device
 from rho_eos.models.precision import choices_of_precision, name_of, stored_dtype
 
 MOST_BLOCKS = 4096  # Ray keeps books on every block
@@ -189,7 +190,7 @@ def _same_everywhere(engine_options: dict[str, Any]) -> dict[str, Any]:
         "model": model,
         "dtype": name_of(compute) if config.dtype == "auto" else config.dtype,
         "plugin": absolute(config.plugin),
-        "revision": checkpoint.hub.commit if checkpoint.hub else config.revision,
+        "revision": checkpoint.commit or config.revision,
     }
 
 

@@ -56,6 +56,21 @@ class Placement:
         return f"{self.device}, {how}, {quantized}; needs {gigabytes(self.needed)}{free}"
 
 
+def choose_device(name: str) -> torch.device:
+    """`auto` takes the best there is; a device that is asked for and absent is an error."""
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    if name == "auto":
+        return torch.device("cuda" if cuda else "mps" if mps else "cpu")
+    kind, _, index = name.partition(":")
+    if kind not in ("cpu", "cuda", "mps") or (index and not index.isdigit()):
+        raise UserError(f"device is {name!r}, but takes auto, cpu, cuda, cuda:N or mps")
+    if (kind == "cuda" and not cuda) or (kind == "mps" and not mps):
+        raise UserError(f"device is {name!r}, but this machine has no {kind}")
+    if kind == "cuda" and index and int(index) >= torch.cuda.device_count():
+        raise UserError(f"device is {name!r}, but there are only {torch.cuda.device_count()} GPUs")
+    return torch.device(name)
+
+
 def place(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placement:
     """The best way that fits into free memory; where none does, what would, in one sentence."""
     best = describe(config, checkpoint, device)

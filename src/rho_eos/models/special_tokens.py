@@ -9,16 +9,17 @@ from rho_eos.base.errors import UserError
 from rho_eos.base.settings import shown
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
-from rho_eos.models.family import FAMILIES
+from rho_eos.models.family import Family
 
 #: Names of the end-of-turn token in the chat formats we know, tried after the family's own.
 END_OF_TURN_NAMES = ("<|eot_id|>", "<|im_end|>", "<|role_end|>")
 EXPAND_NAMES = ("<|expand|>",)
 
 
-def find_special_tokens(config: EngineConfig, model_config: Any, tokenizer: Any) -> SpecialTokens:
+def find_special_tokens(
+    config: EngineConfig, family: Family, model_config: Any, tokenizer: Any
+) -> SpecialTokens:
     """Raise when MASK or EOS is nowhere to be found: decoding cannot start without them."""
-    family = FAMILIES[model_config.model_type]
     mask = _first(
         config.mask_token_id,
         getattr(model_config, "mask_token_id", None),
