@@ -13,7 +13,7 @@ from hashlib import sha1, sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 TOKEN = "hf_local_test_token"
 
@@ -86,10 +86,6 @@ class Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self.do_GET()
 
-    def do_POST(self) -> None:
-        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.do_GET()
-
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
         if self.hub.broken and self.hub.broken[0] in path:
@@ -118,10 +114,8 @@ class Handler(BaseHTTPRequestHandler):
         if commit is None:
             return self.refuse(404, "RevisionNotFound", f"Invalid rev id: {rest[1:]}")
         files = repo.commits[commit].items()
-        if rest and rest[0] in ("tree", "paths-info"):
-            wanted = parse_qs(self.body.decode()).get("paths", []) if rest[0] != "tree" else None
-            entries = [tree_entry(*item) for item in files if wanted is None or item[0] in wanted]
-            return self.answer_json(entries)
+        if rest and rest[0] == "tree":
+            return self.answer_json([tree_entry(*item) for item in files])
         about = {"id": f"{owner}/{name}", "sha": commit, "private": repo.private}
         siblings = [sibling(*item) for item in files]
         return self.answer_json(about | {"gated": repo.gated and "auto", "siblings": siblings})

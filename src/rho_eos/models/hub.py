@@ -22,6 +22,7 @@ from huggingface_hub.errors import (
     HfHubHTTPError,
     HFValidationError,
     HTTPError,
+    LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
@@ -35,6 +36,7 @@ from rho_eos.models.known import did_you_mean
 
 #: The files that describe a model, in its repository's top folder. No pickles and no code, ever.
 SMALL_FILES = ["*.json", "*.txt", "*.model", "*.jinja"]
+ANSWER_SECONDS = 10.0
 LOG_IN = "log in with `hf auth login` or set HF_TOKEN"
 #: All that the client raises for what goes wrong between it and a Hub.
 HUB_ERRORS = (HTTPError, EntryNotFoundError, OSError)
@@ -60,46 +62,52 @@ def find_hub_folder(repo: str, revision: str | None) -> Path:
     """The folder of one commit, with the model's small files. The commit is the folder's name."""
     at = f" at revision {revision}" if revision else ""
     lead = f"no such model: {repo!r} is no local folder, nor in the cache{at}, and "
+    unanswered: Exception | None = None
     with _asking(repo, lead, revision):
-        folder = Path(
-            snapshot_download(
+        try:  # the client itself would wait for an answer without end
+            HfApi().model_info(repo, revision=revision, timeout=ANSWER_SECONDS)
+        except (HTTPError, OSError) as error:
+            if isinstance(error, RevisionNotFoundError):
+                raise
+            unanswered = error
+        try:
+            folder = snapshot_download(
                 repo,
                 revision=revision,
                 allow_patterns=SMALL_FILES,
                 ignore_patterns="*/*",
                 tqdm_class=_NoBar,
+                local_files_only=unanswered is not None,
             )
-        )
-    if not (folder / "config.json").exists():
+        except LocalEntryNotFoundError as error:
+            if unanswered is None:
+                raise
+            raise unanswered from error
+    if not Path(folder, "config.json").exists():
         raise UserError(f"{repo} has no config.json on the Hub, so it is no checkpoint")
-    return folder
+    return Path(folder)
 
 
 def remote_weights(repo: str, commit: str, names: Sequence[str]) -> dict[str, RemoteFile]:
     """Describe weight files that are not in the cache, from their first bytes."""
+    found: dict[str, RemoteFile] = {}
     if not names:
-        return {}
+        return found
     api = HfApi()
     with _asking(repo, f"{names[0]} of {repo} is not in the cache, and "):
-        stored: dict[str, Any] = {
-            file.path: file for file in api.get_paths_info(repo, [*names], revision=commit)
-        }
+        info = api.model_info(repo, revision=commit, files_metadata=True, timeout=ANSWER_SECONDS)
+        stored = {file.rfilename: file for file in info.siblings or ()}
         for name in names:
             if name not in stored:
                 raise UserError(
                     f"{repo} has no {name} on the Hub (weights are read from safetensors only)"
                 )
-        headers = {
-            name: api.parse_safetensors_file_metadata(repo, name, revision=commit) for name in names
-        }
-    return {
-        name: RemoteFile(
-            stored[name].size,
-            stored[name].lfs.sha256 if stored[name].lfs else stored[name].blob_id,
-            Counter({str(kind): count for kind, count in header.parameter_count.items()}),
-        )
-        for name, header in headers.items()
-    }
+            header = api.parse_safetensors_file_metadata(repo, name, revision=commit)
+            count = Counter({str(kind): n for kind, n in header.parameter_count.items()})
+            lfs = stored[name].lfs
+            checksum = lfs.sha256 if lfs else str(stored[name].blob_id)
+            found[name] = RemoteFile(stored[name].size or 0, checksum, count)
+    return found
 
 
 def fetch_weights(repo: str, folder: Path, remote: Mapping[str, RemoteFile]) -> None:
