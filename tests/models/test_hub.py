@@ -108,10 +108,7 @@ def test_revisions(hub: Hub, run: Run, byte_checkpoint: Path) -> None:
     for revision in ("main", main):
         assert "width 256," in run("info", MODEL, "--revision", revision).out
     wrong = run("info", MODEL, "--revision", "v9")
-    assert wrong.code == 2
-    assert wrong.err == (
-        f"rho-eos: {MODEL} has no revision 'v9' on the Hub: give a branch, a tag or a commit\n"
-    )
+    assert wrong.code == 2 and f"{MODEL} has no revision 'v9'" in wrong.err
 
 
 def test_a_branch_that_moves_on_is_followed(hub: Hub, run: Run, byte_checkpoint: Path) -> None:

@@ -14,35 +14,14 @@ from rho_eos.engine.batch import RowInput, pack
 from rho_eos.engine.request import Handle, Request
 from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.models.attention import PACKED, PackedRows
 from rho_eos.models.family import FAMILIES
-from tests.models.parity import FAMILY, NAMES, PARITY
+from tests.models.parity import FAMILY, NAMES, PARITY, packed_logits, recorded
 from tests.reference.bridge import SPECIAL
 
 LLADA = [name for name in NAMES if FAMILY[name] == "llada"]
 TOLERANCE = 1e-4
 
 Load = Callable[[str], Any]
-
-
-def recorded(name: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Rows of ids, each cut to its length, and the logits the family's own code gives for them."""
-    io = load_file(PARITY / name / "io.safetensors")
-    rows = [row[:n] for row, n in zip(io["input_ids"], io["lengths"], strict=True)]
-    logits = [row[:n] for row, n in zip(io["logits"], io["lengths"], strict=True)]
-    return rows, logits
-
-
-@torch.inference_mode()
-def packed_logits(model: Any, rows: list[torch.Tensor]) -> list[torch.Tensor]:
-    model.set_attn_implementation(PACKED)
-    lengths = tuple(len(row) for row in rows)
-    hidden = model.model(
-        input_ids=torch.cat(rows)[None],
-        position_ids=torch.cat([torch.arange(n) for n in lengths])[None],
-        rows=PackedRows(lengths),
-    ).last_hidden_state[0]
-    return list(model.lm_head(hidden).split(lengths))
 
 
 @pytest.mark.parametrize("name", NAMES)

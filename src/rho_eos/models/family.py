@@ -112,12 +112,14 @@ class FamilyConfig:
 
     def __post_init__(self, **kwargs: Any) -> None:
         for field, value in self.supported.items():
-            given = getattr(self, field, None)
+            given = kwargs.get(field, getattr(self, field, value))
             if (given or None) != (value or None):
                 raise UserError(
                     f"{self.model_type} config field {field} is {given!r}; "
                     f"only {value!r} is supported"
                 )
+            if not hasattr(self, field):  # published configs name them all
+                kwargs.setdefault(field, value)
         super().__post_init__(**kwargs)  # type: ignore[misc]
 
     @classmethod

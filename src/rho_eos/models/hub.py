@@ -1,8 +1,8 @@
 """Models on the Hub, by the calls of huggingface_hub: which commit is meant, and what it holds.
 
 Opening a model fetches only what describes it: its JSON and text files, and of each weight file the
-header. The weights are fetched when the model is loaded. Where the Hub cannot be asked, the client
-uses what is in its cache.
+header. The weights are fetched when the model is loaded. Where the Hub cannot be asked, what is in
+the client's cache is used.
 """
 
 import logging
@@ -15,19 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, constants, snapshot_download
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    HTTPError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-    SafetensorsParsingError,
-)
+from huggingface_hub import HfApi, constants, errors, snapshot_download
 from huggingface_hub.utils import logging as client_logging
 from huggingface_hub.utils import tqdm
 
@@ -38,8 +26,6 @@ from rho_eos.models.known import did_you_mean
 SMALL_FILES = ["*.json", "*.txt", "*.model", "*.jinja"]
 ANSWER_SECONDS = 10.0
 LOG_IN = "log in with `hf auth login` or set HF_TOKEN"
-#: All that the client raises for what goes wrong between it and a Hub.
-HUB_ERRORS = (HTTPError, EntryNotFoundError, OSError)
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +47,15 @@ class _NoBar(tqdm):
 def find_hub_folder(repo: str, revision: str | None) -> Path:
     """The folder of one commit, with the model's small files. The commit is the folder's name."""
     at = f" at revision {revision}" if revision else ""
-    lead = f"no such model: {repo!r} is no local folder, nor in the cache{at}, and "
     unanswered: Exception | None = None
-    with _asking(repo, lead, revision):
+    with _asking(
+        repo, f"no such model: {repo!r} is no local folder, nor in the cache{at}", revision
+    ):
         try:  # the client itself would wait for an answer without end
             HfApi().model_info(repo, revision=revision, timeout=ANSWER_SECONDS)
-        except (HTTPError, OSError) as error:
-            if isinstance(error, RevisionNotFoundError):
-                raise
+        except errors.RevisionNotFoundError:
+            raise
+        except (errors.HTTPError, OSError) as error:
             unanswered = error
         try:
             folder = snapshot_download(
@@ -79,10 +66,8 @@ def find_hub_folder(repo: str, revision: str | None) -> Path:
                 tqdm_class=_NoBar,
                 local_files_only=unanswered is not None,
             )
-        except LocalEntryNotFoundError as error:
-            if unanswered is None:
-                raise
-            raise unanswered from error
+        except errors.LocalEntryNotFoundError as error:
+            raise (unanswered or error) from error.__cause__
     if not Path(folder, "config.json").exists():
         raise UserError(f"{repo} has no config.json on the Hub, so it is no checkpoint")
     return Path(folder)
@@ -94,7 +79,7 @@ def remote_weights(repo: str, commit: str, names: Sequence[str]) -> dict[str, Re
     if not names:
         return found
     api = HfApi()
-    with _asking(repo, f"{names[0]} of {repo} is not in the cache, and "):
+    with _asking(repo, f"{names[0]} of {repo} is not in the cache"):
         info = api.model_info(repo, revision=commit, files_metadata=True, timeout=ANSWER_SECONDS)
         stored = {file.rfilename: file for file in info.siblings or ()}
         for name in names:
@@ -122,13 +107,9 @@ def fetch_weights(repo: str, folder: Path, remote: Mapping[str, RemoteFile]) -> 
             f"has room for {free / 2**30:,.1f}: set HF_HOME to a folder on a larger disk"
         )
     logger.info("fetching %d files of %s, %.1f GiB", len(missing), repo, size / 2**30)
-    with _asking(repo, f"not all weights of {repo} arrived, run the same command again to go on: "):
-        snapshot_download(
-            repo,
-            revision=folder.name,
-            allow_patterns=[*missing],
-            tqdm_class=None if sys.stderr.isatty() else _NoBar,
-        )
+    bars = None if sys.stderr.isatty() else _NoBar
+    with _asking(repo, f"run the same command again: not all weights of {repo} arrived"):
+        snapshot_download(repo, revision=folder.name, allow_patterns=[*missing], tqdm_class=bars)
 
 
 def checksums(files: Sequence[Path], remote: Mapping[str, RemoteFile]) -> dict[str, str] | None:
@@ -151,7 +132,7 @@ def checksums(files: Sequence[Path], remote: Mapping[str, RemoteFile]) -> dict[s
 def _asking(repo: str, lead: str, revision: str | None = None) -> Iterator[None]:
     """Say what goes wrong in one sentence, and silence what the client logs of its attempts.
 
-    `lead` begins the sentence where the reason alone does not say what it was asked for.
+    `lead` begins the sentence where the reason alone does not say what the Hub was asked for.
     """
     verbosity = client_logging.get_verbosity()
     client_logging.set_verbosity_error()
@@ -159,48 +140,49 @@ def _asking(repo: str, lead: str, revision: str | None = None) -> Iterator[None]
         yield
     except UserError:
         raise
-    except HFValidationError as error:
-        raise UserError(
-            f"no such model: {repo!r} is neither a folder nor a Hub id{did_you_mean(repo)}"
-        ) from error
-    except SafetensorsParsingError as error:
-        raise UserError(f"{repo} has damaged weights on the Hub: {_first_line(error)}") from error
-    except HUB_ERRORS as error:
+    except Exception as error:  # of the client, of what it speaks HTTP with, and of Xet
         raise UserError(_explain(error, repo, revision, lead)) from error
-    except (AssertionError, KeyError, TypeError, ValueError) as error:  # such as a login page
-        raise UserError(f"what answers at {constants.ENDPOINT} is no Hub: {error}") from error
     finally:
         client_logging.set_verbosity(verbosity)
 
 
 def _explain(error: BaseException, repo: str, revision: str | None, lead: str) -> str:
     """What is wrong, and what to do about it."""
-    if isinstance(error, EntryNotFoundError) and isinstance(error.__cause__, HUB_ERRORS):
+    if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__:
         error = error.__cause__  # the client's own summary says less
-    hub = f"the Hub at {constants.ENDPOINT}"
-    if isinstance(error, GatedRepoError):
-        page = f"{constants.ENDPOINT}/{repo}"
-        return f"{repo} is gated: accept its licence on {page}, and {LOG_IN}"
-    if isinstance(error, RevisionNotFoundError):
-        return f"{repo} has no revision {revision!r} on the Hub: give a branch, a tag or a commit"
-    if isinstance(error, RepositoryNotFoundError):
-        return (
-            f"no such model: {repo!r} is no local folder, and not on the Hub either "
-            f"(if it is private, {LOG_IN}){did_you_mean(repo)}"
-        )
-    if isinstance(error, OfflineModeIsEnabled):
-        return f"{lead}HF_HUB_OFFLINE forbids to ask the Hub{did_you_mean(repo)}"
-    if isinstance(error, HfHubHTTPError):
-        status = error.response.status_code
-        known = {
-            401: f"the Hub does not accept your token: {LOG_IN}",
-            403: f"the Hub forbids it (403): {error.server_message or 'no reason given'}",
-            429: "the Hub says that it was asked too often (429): wait, or log in",
-        }
-        return lead + known.get(status, f"{hub} answers with error {status}: try again later")
-    if isinstance(error, HTTPError):
-        return f"{lead}{hub} cannot be reached: {_first_line(error)}{did_you_mean(repo)}"
-    return lead + _first_line(error)
+    hub, meant = f"the Hub at {constants.ENDPOINT}", did_you_mean(repo)
+    match error:
+        case errors.HFValidationError():
+            return f"no such model: {repo!r} is neither a folder nor a Hub id{meant}"
+        case errors.SafetensorsParsingError():
+            return f"{repo} has damaged weights on the Hub: {_first_line(error)}"
+        case errors.GatedRepoError():
+            page = f"{constants.ENDPOINT}/{repo}"
+            return f"{repo} is gated: accept its licence on {page}, and {LOG_IN}"
+        case errors.RevisionNotFoundError():
+            name = f"{repo} has no revision {revision!r} on the Hub"
+            return f"{name}: give a branch, a tag or a commit"
+        case errors.RepositoryNotFoundError():
+            return (
+                f"no such model: {repo!r} is no local folder, and not on the Hub either "
+                f"(if it is private, {LOG_IN}){meant}"
+            )
+        case errors.OfflineModeIsEnabled():
+            return f"{lead}, and HF_HUB_OFFLINE forbids to ask the Hub{meant}"
+        case errors.HfHubHTTPError():
+            status = error.response.status_code
+            reasons = {
+                401: f"the Hub does not accept your token: {LOG_IN}",
+                403: f"the Hub forbids it (403): {error.server_message or 'no reason given'}",
+                429: "the Hub says that it was asked too often (429): wait, or log in",
+            }
+            reason = reasons.get(status, f"{hub} answers with error {status}: try again later")
+            return f"{lead}, and {reason}"
+        case errors.HTTPError():
+            return f"{lead}, and {hub} cannot be reached: {_first_line(error)}{meant}"
+        case AssertionError() | KeyError() | TypeError() | ValueError():  # such as a login page
+            return f"what answers at {constants.ENDPOINT} is no Hub: {error}"
+    return f"{lead}: {_first_line(error)}"
 
 
 def _first_line(error: BaseException) -> str:

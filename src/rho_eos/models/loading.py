@@ -15,9 +15,11 @@ from rho_eos.models.family import Family, find_family
 from rho_eos.models.hub import RemoteFile, fetch_weights, find_hub_folder, remote_weights
 from rho_eos.models.known import EMBEDDED, did_you_mean
 from rho_eos.models.placement import Placement
+from rho_eos.models.quantize import quantize
 from rho_eos.models.sanity import check_amount, check_built, check_config, check_files, read_json
 from rho_eos.models.special_tokens import find_special_tokens
 from rho_eos.models.weights import measure, weight_files
+from rho_eos.models.widening import widen
 
 #: Tokenizers that a repository ships as code, and the class of transformers they copy.
 NATIVE_TOKENIZERS = {"DreamTokenizer": "Qwen2Tokenizer"}
@@ -87,9 +89,7 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
 
     What is kept as it was stored stays mapped; what is quantised is so one weight after the other.
     """
-    from rho_eos.models.attention import PACKED
-    from rho_eos.models.quantize import quantize
-    from rho_eos.models.widening import widen
+    from rho_eos.models.attention import PACKED  # with transformers' modelling code
 
     quantized = placement.quantization != "none"
     mixed = placement.precision.weights != placement.precision.compute

@@ -17,35 +17,23 @@ from rho_eos.base.settings import shown
 
 #: Kinds of files that are read, and the bytes that none of them comes near. Weights have no limit
 #: here: of them only headers are read before memory is asked for.
-_LARGEST = {
-    ".json": 256 * 2**20,
+_LARGEST = dict.fromkeys((".json", ".txt", ".model"), 256 * 2**20) | {
     ".jinja": 2**20,
-    ".txt": 256 * 2**20,
-    ".model": 256 * 2**20,
     ".safetensors": math.inf,
 }
 _LARGEST_CONFIG = 4 * 2**20
 _MOST_FILES = 10_000
-#: Fields that are sizes, with the largest that any model comes near. Families use various names.
-_SIZES = {
-    **dict.fromkeys(("num_hidden_layers", "n_layers"), 1024),
-    **dict.fromkeys(
-        ("num_attention_heads", "n_heads", "num_key_value_heads", "n_kv_heads"), 65_536
-    ),
-    **dict.fromkeys(("hidden_size", "d_model", "head_dim", "mlp_ratio"), 2**20),
-    **dict.fromkeys(
-        (
-            "intermediate_size",
-            "mlp_hidden_size",
-            "dense_intermediate_size",
-            "expert_intermediate_size",
-        ),
-        2**24,
-    ),
-    **dict.fromkeys(("vocab_size", "embedding_size"), 2**24),
-    **dict.fromkeys(("max_position_embeddings", "max_sequence_length"), 2**30),
-    **dict.fromkeys(("num_experts", "num_experts_per_tok"), 65_536),
+#: Fields that are sizes, by the largest that any model comes near. Families use various names.
+_BOUNDS = {
+    1024: "num_hidden_layers n_layers",
+    2**16: "num_attention_heads n_heads num_key_value_heads n_kv_heads num_experts "
+    "num_experts_per_tok",
+    2**20: "hidden_size d_model head_dim mlp_ratio",
+    2**24: "intermediate_size mlp_hidden_size dense_intermediate_size expert_intermediate_size "
+    "vocab_size embedding_size",
+    2**30: "max_position_embeddings max_sequence_length",
 }
+_SIZES = {field: largest for largest, fields in _BOUNDS.items() for field in fields.split()}
 #: What a model is built from, whatever its family calls it.
 _NEEDED = (
     "hidden_size",

@@ -6,27 +6,12 @@ is again one that the family's own code can read. LLaDA-MoE shares the model typ
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers import PreTrainedConfig
 
 from rho_eos.base.errors import UserError
 from rho_eos.models.family import Family, FamilyConfig, register_family
-
-_SUPPORTED: dict[str, Any] = {
-    "block_type": "llama",
-    "layer_norm_type": "rms",
-    "activation_type": "silu",
-    "rope": True,
-    "alibi": False,
-    "include_bias": False,
-    "include_qkv_bias": False,
-    "bias_for_layer_norm": False,
-    "attention_layer_norm": False,
-    "input_emb_norm": False,
-    "scale_logits": False,
-    "clip_qkv": None,
-}
 
 
 class LLaDAConfig(FamilyConfig, PreTrainedConfig):
@@ -35,7 +20,20 @@ class LLaDAConfig(FamilyConfig, PreTrainedConfig):
     model_type = "llada"
     architecture = "LLaDAModelLM"
     required = ("d_model", "n_layers", "n_heads", "vocab_size")
-    supported = _SUPPORTED
+    supported: ClassVar[Mapping[str, Any]] = {
+        "block_type": "llama",
+        "layer_norm_type": "rms",
+        "activation_type": "silu",
+        "rope": True,
+        "alibi": False,
+        "include_bias": False,
+        "include_qkv_bias": False,
+        "bias_for_layer_norm": False,
+        "attention_layer_norm": False,
+        "input_emb_norm": False,
+        "scale_logits": False,
+        "clip_qkv": None,
+    }
     attribute_map = {
         "hidden_size": "d_model",
         "num_hidden_layers": "n_layers",
@@ -63,20 +61,8 @@ class LLaDAConfig(FamilyConfig, PreTrainedConfig):
     rms_norm_eps: float = 1e-5
     init_std: float = 0.02
     weight_tying: bool = False
-    block_type: str = "llama"
-    layer_norm_type: str = "rms"
     layer_norm_with_affine: bool = True
-    activation_type: str = "silu"
-    rope: bool = True
     rope_full_precision: bool = True
-    alibi: bool = False
-    include_bias: bool = False
-    include_qkv_bias: bool | None = False
-    bias_for_layer_norm: bool | None = False
-    attention_layer_norm: bool = False
-    input_emb_norm: bool = False
-    scale_logits: bool = False
-    clip_qkv: float | None = None
     attention_dropout: float = 0.0
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None

@@ -4,22 +4,12 @@ It shares LLaDA's model_type, but neither its config fields nor its weight names
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers import PreTrainedConfig
 
 from rho_eos.base.errors import UserError
 from rho_eos.models.family import Family, FamilyConfig, register_family
-
-_SUPPORTED: dict[str, Any] = {
-    "moe_router_score_function": "softmax",
-    "partial_rotary_factor": 1,
-    "routed_scaling_factor": 1,
-    "router_num_group": None,
-    "router_topk_group": None,
-    "shared_expert_intermediate_size": None,
-    "clip_qkv": None,
-}
 
 
 class LLaDAMoEConfig(FamilyConfig, PreTrainedConfig):
@@ -35,7 +25,15 @@ class LLaDAMoEConfig(FamilyConfig, PreTrainedConfig):
         "num_experts_per_tok",
         "vocab_size",
     )
-    supported = _SUPPORTED
+    supported: ClassVar[Mapping[str, Any]] = {
+        "moe_router_score_function": "softmax",
+        "partial_rotary_factor": 1,
+        "routed_scaling_factor": 1,
+        "router_num_group": None,
+        "router_topk_group": None,
+        "shared_expert_intermediate_size": None,
+        "clip_qkv": None,
+    }
     attribute_map = {
         "intermediate_size": "dense_intermediate_size",
         "moe_intermediate_size": "expert_intermediate_size",
@@ -45,7 +43,6 @@ class LLaDAMoEConfig(FamilyConfig, PreTrainedConfig):
     hidden_size: int = 2048
     dense_intermediate_size: int | None = 8192
     expert_intermediate_size: int = 1024
-    shared_expert_intermediate_size: int | None = None
     num_hidden_layers: int = 16
     num_attention_heads: int = 16
     num_key_value_heads: int | None = None
@@ -58,7 +55,6 @@ class LLaDAMoEConfig(FamilyConfig, PreTrainedConfig):
     partial_rotary_factor: float = 1
     attention_bias: bool = False
     attention_dropout: float = 0.0
-    clip_qkv: float | None = None
     qk_layernorm: bool = True
     num_experts: int = 64
     num_experts_per_tok: int = 8
@@ -66,10 +62,6 @@ class LLaDAMoEConfig(FamilyConfig, PreTrainedConfig):
     norm_topk_prob: bool | None = None
     moe_layer_freq: list[int] | None = None  # 1: experts, 0: one dense MLP
     moe_router_enable_expert_bias: bool = False
-    moe_router_score_function: str = "softmax"
-    routed_scaling_factor: float = 1
-    router_num_group: int | None = None
-    router_topk_group: int | None = None
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
     pad_token_id: int | None = None

@@ -7,56 +7,39 @@ in the files are looked at first.
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
 from rho_eos.base.errors import UserError
 
-_EXPERT = re.compile(r"(.*\.experts\.)(\d+)\.((?:gate|up|down)_proj\.weight)$")
 _PARTS = ("gate_proj.weight", "up_proj.weight", "down_proj.weight")
-
-Shapes = dict[str, tuple[int, ...]]
+_EXPERT = re.compile(r"(.*\.experts\.)(\d+)\.((?:gate|up|down)_proj\.weight)")
 
 
 def check_experts(folder: Path, model: str) -> None:
     """Raise where a layer with experts lacks one, or has one of another shape than the others."""
-    shapes: Shapes = {}
+    shapes: dict[tuple[str, int, str], tuple[int, ...]] = {}  # by layer, number and part
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(file, framework="pt") as weights:
                 for name in weights.keys():  # noqa: SIM118 (not a dict)
-                    if _EXPERT.match(name):
-                        shapes[name] = tuple(weights.get_slice(name).get_shape())
+                    if found := _EXPERT.fullmatch(name):
+                        shape = tuple(weights.get_slice(name).get_shape())
+                        shapes[found[1], int(found[2]), found[3]] = shape
         except SafetensorError as error:
             raise UserError(f"{file} is damaged or incomplete: {error}") from error
-    for what, names in (("lacks", _missing(shapes)), ("has misshapen", _odd(shapes))):
-        first = min(names, default=None)
-        if first is not None:
-            raise UserError(f"the checkpoint does not fit {model}: it {what} {first}")
-
-
-def _missing(shapes: Shapes) -> set[str]:
-    layers, highest = set(), -1
-    for prefix, number, _ in _parsed(shapes):
-        layers.add(prefix)
-        highest = max(highest, number)
-    everything = {f"{p}{n}.{part}" for p in layers for n in range(highest + 1) for part in _PARTS}
-    return everything - set(shapes)
-
-
-def _odd(shapes: Shapes) -> set[str]:
-    """Those that differ from what most experts have in the same part."""
-    odd: set[str] = set()
-    for part in _PARTS:
-        same = {name: shape for name, shape in shapes.items() if name.endswith(part)}
-        for usual, _ in Counter(same.values()).most_common(1):
-            odd |= {name for name, shape in same.items() if shape != usual}
-    return odd
-
-
-def _parsed(names: Iterable[str]) -> Iterable[tuple[str, int, str]]:
-    for name in names:
-        if found := _EXPERT.match(name):
-            yield found[1], int(found[2]), found[3]
+    layers = {layer for layer, _, _ in shapes}
+    numbers = range(1 + max((number for _, number, _ in shapes), default=-1))
+    wanted = {(layer, number, part) for layer in layers for number in numbers for part in _PARTS}
+    usual = {
+        part: Counter(shapes[key] for key in shapes if key[2] == part).most_common(1)[0][0]
+        for part in {part for _, _, part in shapes}
+    }
+    odd = {key for key, shape in shapes.items() if shape != usual[key[2]]}
+    for what, keys in (("lacks", wanted - set(shapes)), ("has misshapen", odd)):
+        if keys:
+            layer, number, part = min(keys)
+            raise UserError(
+                f"the checkpoint does not fit {model}: it {what} {layer}{number}.{part}"
+            )
