@@ -1,8 +1,8 @@
 """Attention over packed rows: several sequences in one (1, tokens) batch, none seeing another.
 
-Linear layers do not care where one row ends and the next begins; attention does. This module is
-registered with transformers as the attention implementation `rho_eos_packed`, so its own decoder
-layers call it. Given `rows` it attends within each row; without, it is plain bidirectional SDPA.
+Of all layers only attention needs to know where one row ends and the next begins. This module is
+registered with transformers as the attention implementation `rho_eos_packed`, so that transformers'
+decoder layers call it. Given `rows` it attends within each row; without, to all positions.
 """
 
 from dataclasses import dataclass

@@ -173,7 +173,7 @@ class MaskedDiffusionHead:
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> MaskedLMOutput | tuple[torch.Tensor, ...]:
-        """Raw logits, as the family's own code gives them: a shift is the reader's business."""
+        """Raw logits, as the family's own code gives them: whoever reads them applies the shift."""
         hidden = self.model(
             input_ids, attention_mask, position_ids, inputs_embeds, **kwargs
         ).last_hidden_state
@@ -184,7 +184,7 @@ class MaskedDiffusionHead:
 
     @classmethod
     def check_folder(cls, folder: Path) -> None:
-        """For what the complaints of `from_pretrained` would not tell."""
+        """Refuse a folder for what the checks of `from_pretrained` would not find."""
 
     @classmethod
     def from_pretrained(

@@ -1,6 +1,6 @@
-"""Published models by name, so that a name without its owner or with a slip finds its model.
+"""The embedded models, and published ones, which are suggested where a name is not found.
 
-It is a list of suggestions, not of what may be loaded: any Hub id and any folder may be given.
+The list does not limit what may be loaded: any Hub id and any folder may be given.
 """
 
 import difflib

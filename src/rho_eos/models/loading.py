@@ -1,4 +1,4 @@
-"""From a folder or a Hub id to a model on a device. safetensors only, never any remote code."""
+"""Opens checkpoints and loads models. Weights are safetensors; a checkpoint's code is never run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

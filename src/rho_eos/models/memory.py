@@ -1,6 +1,6 @@
-"""How much memory a model needs, and how much there is: asked before loading.
+"""How much memory a model needs, and how much is free. Both are asked before loading.
 
-A machine that runs out while loading kills the process, or its neighbours, without a word.
+A machine that runs out of memory ends this process, or another, without a message.
 """
 
 from pathlib import Path

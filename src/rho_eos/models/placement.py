@@ -1,4 +1,4 @@
-"""Where and how a model runs: decided before anything is loaded, said in one line, written down."""
+"""Where and how a model runs: its device, precision and format, decided before it is loaded."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

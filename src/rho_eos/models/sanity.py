@@ -1,8 +1,8 @@
-"""A checkpoint folder before anything in it is believed: files are files, and sizes are sizes.
+"""Checks of a checkpoint folder that come before transformers reads it.
 
-transformers builds whatever a config describes, and reads whatever lies there. So what would make
-it wait, or take all memory, or fail with words about something else, is refused here first, in one
-sentence. Nothing here needs more than the small files and the headers of the weights.
+transformers builds whatever a config describes, and reads whatever file lies there. What would make
+it wait, take all memory, or fail with an error about something else is refused here first, in one
+sentence. These checks need only the small files and the headers of the weights.
 """
 
 import json
@@ -48,7 +48,7 @@ _IDS = ("mask_token_id", "eos_token_id", "bos_token_id", "pad_token_id")
 
 
 def check_files(folder: Path) -> None:
-    """Only regular files of sane size are read: a pipe would wait for ever, a device never end."""
+    """Refuse files that are not regular (reading a pipe may never end) or that are too large."""
     try:
         entries = [path for path in folder.iterdir() if path.suffix in _LARGEST]
         entries += (folder / "additional_chat_templates").glob("*.jinja")
@@ -111,7 +111,7 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def check_built(config: Any) -> None:
-    """Of a config that was read: heads share the width equally, and rotation takes pairs."""
+    """Check a config object: heads share the width equally and have an even width."""
     for field in _NEEDED:
         if type(getattr(config, field, None)) is not int:
             raise UserError(f"the config has no {field}")
@@ -126,7 +126,7 @@ def check_built(config: Any) -> None:
 
 
 def check_amount(config: Any, stored: int) -> None:
-    """What is built is about what is stored: nothing larger is allocated for a small file."""
+    """Refuse a config that describes many more parameters than are stored."""
     described = described_parameters(config)
     if described > 2 * stored + 2**16:
         raise UserError(
@@ -136,7 +136,7 @@ def check_amount(config: Any, stored: int) -> None:
 
 
 def described_parameters(config: Any) -> int:
-    """About how many there are, without norms and biases."""
+    """About how many parameters a config describes, without norms and biases."""
     hidden, layers = config.hidden_size, config.num_hidden_layers
     width = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
     heads = config.num_attention_heads + (config.num_key_value_heads or config.num_attention_heads)

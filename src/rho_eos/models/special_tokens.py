@@ -1,6 +1,6 @@
 """MASK, EOS, end-of-turn and EXPAND ids: from the user, else the config, else the tokenizer.
 
-Nothing is taken for granted about a family: an id that stands nowhere is asked for.
+No id has a default: where none of the three gives MASK or EOS, the user is asked for it.
 """
 
 from typing import Any
