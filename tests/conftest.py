@@ -92,7 +92,7 @@ def _load(folder: Path) -> Any:
     import torch
     from transformers import AutoModelForMaskedLM
 
-    import rho_eos.models  # noqa: F401  registers the families
+    import rho_eos.models.auto  # noqa: F401  registers the families
 
     return AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from rho_eos.models.families.llada import LLaDAConfig, LLaDAForMaskedLM
+from rho_eos.models.families.llada import LLaDAConfig
+from rho_eos.models.layers.llada import LLaDAForMaskedLM
 
 PERIODS = (2, 5, 10, 20, 50, 100)
 ROPE_THETA = 500_000.0

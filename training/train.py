@@ -39,8 +39,8 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.embedded.tasks import TASKS
 from rho_eos.embedded.tokenizer import build_tokenizer
 from rho_eos.llm import LLM
-from rho_eos.models.families.llada import LLaDAForMaskedLM
 from rho_eos.models.known import EMBEDDED
+from rho_eos.models.layers.llada import LLaDAForMaskedLM
 from training.batches import Batch
 from training.brevity import Brevity
 from training.curriculum import Curriculum, ProblemStream, Recipe

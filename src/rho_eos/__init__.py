@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rho_eos.decoding.registry import register_cache, register_commit, register_policy
     from rho_eos.engine.request import StepEvent
     from rho_eos.llm import LLM
+    from rho_eos.models.family import Family, FamilyConfig, register_family
     from rho_eos.rollouts import Rollouts
 
 __version__ = "0.1.0"
@@ -44,6 +45,7 @@ _HOME = {
     "engine.request": ("StepEvent",),
     "base.errors": ("UserError",),
     "llm": ("LLM",),
+    "models.family": ("Family", "FamilyConfig", "register_family"),
     "base.outputs": ("FinishReason", "Output", "StepRecord", "Usage"),
     "rollouts": ("Rollouts",),
     "base.settings": ("setting",),
@@ -60,6 +62,8 @@ __all__ = [
     "DecodeParams",
     "Delete",
     "EngineConfig",
+    "Family",
+    "FamilyConfig",
     "FinishReason",
     "Infills",
     "Insert",
@@ -82,6 +86,7 @@ __all__ = [
     "first_open_block",
     "register_cache",
     "register_commit",
+    "register_family",
     "register_policy",
     "setting",
 ]

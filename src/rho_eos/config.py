@@ -40,8 +40,10 @@ class EngineConfig(Settings):
     end_of_turn_id: int | None = setting(
         None, "end-of-turn id, if not the tokenizer's", ge=0, le=_IDS
     )
-    plugin: Texts = setting((), "module or file.py with policies or tasks of your own; repeatable")
     defaults: dict[str, Any] = setting({}, "decoding parameters of requests that do not say")
+    plugin: Texts = setting(
+        (), "module or file.py with policies, rules, caches, families or tasks; repeatable"
+    )
 
     @model_validator(mode="after")
     def _check_defaults(self) -> Self:

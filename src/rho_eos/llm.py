@@ -13,8 +13,8 @@ from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail, StepEvent
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.models.loading import Checkpoint, choose_device, load_model, open_checkpoint
-from rho_eos.models.placement import place
+from rho_eos.models.loading import Checkpoint, load_model, open_checkpoint
+from rho_eos.models.placement import choose_device, place
 from rho_eos.rollouts import Rollouts, collect
 from rho_eos.text.ask import Ask, LogitsProcessor, Request
 from rho_eos.text.ask import Params as GivenParams

@@ -23,7 +23,8 @@ from rho_eos.decoding.schema import AXES, choices_of
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.models import LLaDAConfig, LLaDAForMaskedLM
+from rho_eos.models.families.llada import LLaDAConfig
+from rho_eos.models.layers.llada import LLaDAForMaskedLM
 from tests.attack import times
 from tests.requests import request as request_for
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from huggingface_hub import constants
 
+import rho_eos.models.auto  # noqa: F401  registers the families
 from rho_eos import cli
 from tests.checkpoints import write_checkpoint
 from tests.hub import Hub, Repo, serve_hub

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,7 +43,7 @@ def test_a_model_is_partial_until_its_weights_are_there(hub: Hub, run: Run) -> N
     assert list(models) == ["tiny", "terse", MODEL]
     whole = models[MODEL]
     assert whole["complete"] and whole["bytes"] > partial["bytes"]
-    assert whole["parameters"] == partial["parameters"] == 758_016
+    assert whole["parameters"] == 758_016 and partial["parameters"] is None
     assert whole["fits"] == {"float32": True, "bfloat16": True, "int8": True, "int4": True}
     assert "There are no Hub models" not in run("models").out
 
@@ -60,6 +62,27 @@ def test_a_cache_that_is_a_file(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(constants, "HF_HUB_CACHE", os.fspath(tmp_path / "file"))
     refused = run("models")
     assert refused.code == 2 and "it is no folder" in refused.err
+
+
+COMMAND = """
+import sys
+from rho_eos import cli
+try:
+    cli.main()
+finally:
+    print(*sys.modules)
+"""
+
+
+@pytest.mark.parametrize("words", [("info", "tiny"), ("models",)])
+def test_what_only_describes_models_imports_no_layers(words: tuple[str, ...]) -> None:
+    """They take more than a second to import."""
+    ran = subprocess.run(
+        [sys.executable, "-c", COMMAND, *words], capture_output=True, text=True, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    heavy = {"transformers.modeling_utils", "transformers.activations", "torch._dynamo"}
+    assert not heavy & set(ran.stdout.split())
 
 
 def test_what_fits() -> None:

@@ -11,13 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForMaskedLM
 
-import rho_eos.models  # noqa: F401  registers the families
 from rho_eos.base.errors import UserError
-from rho_eos.models import LLaDAConfig, LLaDAForMaskedLM
-from tests.conftest import DATA
+from rho_eos.models.families.llada import LLaDAConfig
+from rho_eos.models.layers.llada import LLaDAForMaskedLM
+from tests.models.parity import PARITY, WHOLE
 
-PARITY = DATA / "parity"
-FAMILIES = ["llada-mha", "llada-tied", "llada-moe", "illada", "dream", "a2d-qwen2", "a2d-qwen3"]
 Weights = dict[str, torch.Tensor]
 
 
@@ -30,7 +28,7 @@ def rewritten(tmp_path: Path, name: str, change: Callable[[Weights], object]) ->
     return folder
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", WHOLE)
 def test_a_missing_weight_is_named(tmp_path: Path, name: str) -> None:
     lost = sorted(load_file(PARITY / name / "model.safetensors"))[3]
     folder = rewritten(tmp_path, name, lambda weights: weights.pop(lost))
@@ -40,14 +38,14 @@ def test_a_missing_weight_is_named(tmp_path: Path, name: str) -> None:
     assert f"layers.{number}." in str(refused.value)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", WHOLE)
 def test_an_unknown_weight_is_named(tmp_path: Path, name: str) -> None:
     folder = rewritten(tmp_path, name, lambda w: w.update({"model.extra.weight": torch.ones(2)}))
     with pytest.raises(UserError, match=r"unknown .*extra\.weight"):
         AutoModelForMaskedLM.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", WHOLE)
 def test_a_misshapen_weight_is_named(tmp_path: Path, name: str) -> None:
     key = next(k for k in load_file(PARITY / name / "model.safetensors") if "up_proj" in k)
     folder = rewritten(tmp_path, name, lambda weights: weights.update({key: torch.ones(3, 3)}))
@@ -88,7 +86,7 @@ def test_an_architecture_we_do_not_build_is_refused(
         AutoConfig.from_pretrained(edited_config(tmp_path, **{field: value}))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", WHOLE)
 @torch.inference_mode()
 def test_a_saved_checkpoint_has_the_published_names_and_reloads_equal(
     tmp_path: Path, name: str, parity_model: Callable[[str], Any]

@@ -13,12 +13,9 @@ from torch.nn.functional import silu, softmax
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from rho_eos.base.errors import UserError
-from rho_eos.models.families.llada import LLaDAForMaskedLM
-from rho_eos.models.families.llada_moe import (
-    LLaDAMoEConfig,
-    LLaDAMoEForMaskedLM,
-    SeparateLLaDAMoEForMaskedLM,
-)
+from rho_eos.models.families.llada_moe import LLaDAMoEConfig
+from rho_eos.models.layers.llada import LLaDAForMaskedLM
+from rho_eos.models.layers.llada_moe import LLaDAMoEForMaskedLM, SeparateLLaDAMoEForMaskedLM
 from tests.conftest import DATA
 
 PARITY = DATA / "parity"

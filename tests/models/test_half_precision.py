@@ -8,9 +8,10 @@ import torch
 from transformers import AttentionInterface, AutoModelForMaskedLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from rho_eos.models import LLaDAConfig, LLaDAForMaskedLM
+from rho_eos.models.families.llada import LLaDAConfig
+from rho_eos.models.layers.llada import LLaDAForMaskedLM
 from tests.conftest import DATA
-from tests.models.test_parity import MOE, NAMES, packed_logits, recorded
+from tests.models.parity import FAMILY, NAMES, packed_logits, recorded
 
 #: Root of the mean squared difference, as a share of how far logits are spread. One rounding to
 #: bfloat16 is off by up to 2^-9 = 0.2%; some ten of them in each of three layers, added up at
@@ -42,7 +43,7 @@ def off(logits: torch.Tensor, expected: torch.Tensor) -> float:
 @torch.inference_mode()
 def test_logits_are_near_those_in_float32(name: str, half: Callable[[str], Any]) -> None:
     rows, expected = recorded(name)
-    allowed = WITH_EXPERTS if name in MOE else DENSE
+    allowed = WITH_EXPERTS if FAMILY[name] == "llada-moe" else DENSE
     for row, logits in zip(rows, expected, strict=True):
         assert off(half(name)(row[None]).logits[0], logits) < allowed
     for packed, logits in zip(packed_logits(half(name), rows), expected, strict=True):

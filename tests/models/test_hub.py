@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from huggingface_hub.errors import HTTPError
 
 from rho_eos.config import EngineConfig
 from rho_eos.evals.runs.provenance import model_identity
-from rho_eos.models.hub import ask
 from rho_eos.models.loading import open_checkpoint
 from rho_eos.text.preparation import Preparer
-from tests.hub import TOKEN, Hub, Repo
+from tests.hub import TOKEN, Asked, Hub, Repo
 from tests.models.conftest import GENERATE, MODEL, Run, without_placement
 
 HEADER = 100_001  # bytes that the client asks for to read the header of a weight file
@@ -68,50 +66,34 @@ def test_the_driver_of_a_cluster_fetches_no_weights(hub: Hub, cache: Path) -> No
     assert {asked.range for asked in hub.asked_for("/blob/")} == {f"bytes=0-{HEADER - 1}"}
 
 
+def downloads(hub: Hub) -> list[Asked]:
+    """What was asked for of weights beside their headers."""
+    return [asked for asked in hub.asked_for("/blob/") if asked.range != f"bytes=0-{HEADER - 1}"]
+
+
 def test_a_cut_connection_is_continued_in_the_same_run(hub: Hub, run: Run) -> None:
     weights = weights_of(hub.repos[MODEL])
-    assert run("info", MODEL).code == 0
-    headers = len(weights)
-    hub.log.clear()
-    hub.cuts = [*[HEADER] * headers, 300_000]
+    hub.cuts = [*[HEADER] * len(weights), 300_000]
     assert run(*GENERATE, MODEL).code == 0
     assert hub.cuts == []
-    cut, rest = hub.asked_for("/blob/")[headers : headers + 2]
-    assert (cut.range, cut.sent) == (None, 300_000)
-    assert rest.range == "bytes=300000-"
+    asked = downloads(hub)
+    assert sorted(str(each.range) for each in asked if each.range) == ["bytes=300000-"]
+    assert sum(each.sent for each in asked) == sum(map(len, weights.values()))
 
 
-def test_a_second_run_asks_only_for_the_rest(hub: Hub, run: Run, cache: Path) -> None:
-    """The second file breaks off and nothing follows; the first is not asked for again."""
+def test_a_second_run_asks_only_for_files_that_are_not_whole(hub: Hub, run: Run) -> None:
+    """The first file arrives, and then nothing does."""
     weights = list(weights_of(hub.repos[MODEL]).values())
-    headers, whole = [HEADER] * len(weights), len(weights[0])
-    hub.cuts = [*headers, whole, 300_000, *[0] * 20]
+    hub.cuts = [*[HEADER] * len(weights), 10**9, *[0] * 100]
     broken = run(*GENERATE, MODEL)
     assert broken.code == 2 and broken.seconds < 60
-    assert "model-00002-of" in broken.err and "run the same command again" in broken.err
-    assert broken.err.count("\n") == 1
-    (partial,) = cache.rglob("*.incomplete")
-    assert partial.stat().st_size == 300_000
+    assert "run the same command again" in broken.err and broken.err.count("\n") == 1
+    (whole,) = (asked.path for asked in downloads(hub) if asked.sent)
     hub.cuts.clear()
     hub.log.clear()
     assert run(*GENERATE, MODEL).code == 0
-    fetched = [asked for asked in hub.asked_for("/blob/") if asked.range != f"bytes=0-{HEADER - 1}"]
-    assert [asked.range for asked in fetched] == ["bytes=300000-", *[None] * (len(weights) - 2)]
-    assert sum(asked.sent for asked in fetched) == sum(map(len, weights[1:])) - 300_000
-    assert not list(cache.rglob("*.incomplete"))
-
-
-def test_a_damaged_partial_file_is_thrown_away(hub: Hub, run: Run, cache: Path) -> None:
-    assert run("info", MODEL).code == 0
-    (snapshot,) = cache.glob("models--*/snapshots/*")
-    checkpoint = open_checkpoint(EngineConfig(model=MODEL))
-    assert checkpoint.hub is not None
-    first = checkpoint.hub.file(checkpoint.files[0].name)
-    partial = snapshot.parent.parent / "blobs" / f"{first.etag}.rho-eos.incomplete"
-    partial.write_bytes(b"x" * 1000)
-    damaged = run(*GENERATE, MODEL)
-    assert damaged.code == 2 and "arrived damaged and was thrown away" in damaged.err
-    assert run(*GENERATE, MODEL).code == 0
+    asked = downloads(hub)
+    assert len(asked) == len(weights) - 1 and whole not in {each.path for each in asked}
 
 
 def test_revisions(hub: Hub, run: Run, byte_checkpoint: Path) -> None:
@@ -126,10 +108,7 @@ def test_revisions(hub: Hub, run: Run, byte_checkpoint: Path) -> None:
     for revision in ("main", main):
         assert "width 256," in run("info", MODEL, "--revision", revision).out
     wrong = run("info", MODEL, "--revision", "v9")
-    assert wrong.code == 2
-    assert wrong.err == (
-        f"rho-eos: {MODEL} has no revision 'v9' on the Hub: give a branch, a tag or a commit\n"
-    )
+    assert wrong.code == 2 and f"{MODEL} has no revision 'v9'" in wrong.err
 
 
 def test_a_branch_that_moves_on_is_followed(hub: Hub, run: Run, byte_checkpoint: Path) -> None:
@@ -208,8 +187,7 @@ def test_on_a_terminal_there_is_a_bar(hub: Hub, environment: dict[str, str]) -> 
             pass
         assert process.wait(120) == 0, shown
     os.close(controller)
-    assert b"model-00001-of" in shown and b"100%" in shown
-    assert b"config.json" not in shown
+    assert b"100%" in shown
 
 
 def test_in_a_pipe_there_is_no_progress(hub: Hub, environment: dict[str, str]) -> None:
@@ -224,15 +202,3 @@ def test_in_a_pipe_there_is_no_progress(hub: Hub, environment: dict[str, str]) -
     assert (second.returncode, second.stdout) == (0, first.stdout)
     assert without_placement(second.stderr.decode()) == ""
     assert hub.log == []
-
-
-def test_a_kept_connection_that_was_closed_is_asked_again() -> None:
-    library = sys.modules[HTTPError.__module__.partition(".")[0]]  # the client's own
-    closed = [library.RemoteProtocolError("Server disconnected without sending a response.")]
-
-    def question() -> str:
-        if closed:
-            raise closed.pop()
-        return "answer"
-
-    assert ask(MODEL, question, "asked") == "answer"

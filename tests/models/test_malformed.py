@@ -4,10 +4,8 @@ import json
 import os
 import random
 import shutil
-import signal
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +17,10 @@ from rho_eos.engine.errors import EngineError
 from rho_eos.models.sanity import described_parameters
 from tests.attack import times
 from tests.conftest import DATA
+from tests.models.parity import JUNK, SECONDS, within
 
-SECONDS = 30
 Change = Callable[[Path], object]
 PARAMS = DecodeParams(initial_length=8, max_new_tokens=8)
-
-
-@contextmanager
-def within(seconds: int) -> Iterator[None]:
-    def ring(*_: object) -> None:
-        raise AssertionError(f"not done within {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def edited(name: str, **fields: Any) -> Change:
@@ -303,9 +287,6 @@ def test_the_count_of_what_a_config_describes_is_about_right(
     model = parity_model(folder.name)
     real = sum(weight.numel() for weight in model.parameters())
     assert 0.85 * real < described_parameters(model.config) < 1.05 * real
-
-
-JUNK: list[Any] = [None, True, 0, -1, 1, 2.5, 1e300, 10**12, "", "x", [], [1], {}, {"a": []}]
 
 
 def test_random_damage_to_its_settings(byte_checkpoint: Path, tmp_path: Path) -> None:

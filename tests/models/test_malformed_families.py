@@ -15,11 +15,9 @@ from transformers import PreTrainedTokenizerFast
 from rho_eos import LLM, DecodeParams, UserError
 from rho_eos.engine.errors import EngineError
 from tests.attack import times
-from tests.conftest import DATA
-from tests.models.test_malformed import JUNK, SECONDS, within
+from tests.models.parity import JUNK, NAMES, PARITY, SECONDS, within
 
 PARAMS = DecodeParams(initial_length=8, max_new_tokens=8)
-FAMILIES = sorted(path.name for path in (DATA / "parity").iterdir() if path.is_dir())
 EOS, MASK = 2, 3
 #: Fields that some family reads, or transformers itself, and others do not expect.
 FOREIGN = [
@@ -42,12 +40,12 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         mask_token=pieces[MASK],
     )
     folder = tmp_path_factory.mktemp("families")
-    for name in FAMILIES:
-        shutil.copytree(DATA / "parity" / name, folder / name)
+    for name in NAMES:
+        shutil.copytree(PARITY / name, folder / name)
         (folder / name / "io.safetensors").unlink()
         tokenizer.save_pretrained(folder / name)
         change(folder / name, mask_token_id=MASK)
-    return {name: folder / name for name in FAMILIES}
+    return {name: folder / name for name in NAMES}
 
 
 def change(folder: Path, **fields: Any) -> None:
@@ -60,7 +58,7 @@ def answer(folder: Path) -> None:
         LLM(str(folder)).generate(["hello"], PARAMS, raw=True)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_unchanged_it_works(checkpoints: dict[str, Path], name: str) -> None:
     answer(checkpoints[name])
 
@@ -70,7 +68,7 @@ def test_random_damage_to_the_config_of_any_family(
 ) -> None:
     dice = random.Random(29)
     for number in range(times(30, 1500)):
-        name = dice.choice(FAMILIES)
+        name = dice.choice(NAMES)
         folder = tmp_path / str(number)
         shutil.copytree(checkpoints[name], folder)
         fields = [*sorted(json.loads((folder / "config.json").read_text())), *FOREIGN]

@@ -1,60 +1,36 @@
 """Logits equal to those of the families' own code, alone and packed with other rows."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+from transformers import AutoConfig, AutoModel
 
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.batch import RowInput, pack
 from rho_eos.engine.request import Handle
 from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
-from rho_eos.models import FAMILIES
-from rho_eos.models.attention import PACKED, PackedRows
-from tests.conftest import DATA
+from rho_eos.models.family import FAMILIES
+from tests.models.parity import FAMILY, NAMES, PARITY, packed_logits, recorded
 from tests.reference.bridge import SPECIAL
 from tests.requests import request as request_for
 
-LLADA = ["llada-mha", "llada-gqa", "llada-sharded", "llada-tied"]
-MOE = ["llada-moe", "llada-moe-bias"]
-NAMES = [*LLADA, *MOE, "illada", "dream", "a2d-qwen2", "a2d-qwen3"]
+LLADA = [name for name in NAMES if FAMILY[name] == "llada"]
 TOLERANCE = 1e-4
 
 Load = Callable[[str], Any]
 
 
-def recorded(name: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Rows of ids, each cut to its length, and the logits the family's own code gives for them."""
-    io = load_file(DATA / "parity" / name / "io.safetensors")
-    rows = [row[:n] for row, n in zip(io["input_ids"], io["lengths"], strict=True)]
-    logits = [row[:n] for row, n in zip(io["logits"], io["lengths"], strict=True)]
-    return rows, logits
-
-
-@torch.inference_mode()
-def packed_logits(model: Any, rows: list[torch.Tensor]) -> list[torch.Tensor]:
-    model.set_attn_implementation(PACKED)
-    lengths = tuple(len(row) for row in rows)
-    hidden = model.model(
-        input_ids=torch.cat(rows)[None],
-        position_ids=torch.cat([torch.arange(n) for n in lengths])[None],
-        rows=PackedRows(lengths),
-    ).last_hidden_state[0]
-    return list(model.lm_head(hidden).split(lengths))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_auto_class_returns_our_model(name: str, parity_model: Load) -> None:
     model = parity_model(name)
-    family = AutoConfig.from_pretrained(DATA / "parity" / name).model_type
-    assert type(model) is FAMILIES[family].masked_lm
-    assert type(model.model) is FAMILIES[family].stack
+    family = AutoConfig.from_pretrained(PARITY / name).model_type
+    assert type(model) is FAMILIES.find(family).masked_lm
+    assert type(model.model) is FAMILIES.find(family).masked_lm.stack_class
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,7 +46,7 @@ def test_only_what_is_read_is_returned_and_is_the_same(name: str, parity_model: 
 
 @torch.inference_mode()
 def test_auto_model_is_the_stack_without_a_head() -> None:
-    stack = AutoModel.from_config(AutoConfig.from_pretrained(DATA / "parity" / "llada-gqa"))
+    stack = AutoModel.from_config(AutoConfig.from_pretrained(PARITY / "llada-gqa"))
     assert stack(torch.tensor([[5, 6, 7]])).last_hidden_state.shape == (1, 3, 64)
 
 
@@ -116,7 +92,7 @@ def test_packed(name: str, order: tuple[int, ...], parity_model: Load) -> None:
 @pytest.mark.parametrize("name", LLADA)
 @torch.inference_mode()
 def test_long_rows(name: str, parity_model: Load) -> None:
-    io = load_file(DATA / "parity" / name / "io.safetensors")
+    io = load_file(PARITY / name / "io.safetensors")
     long, tail = io["long_input_ids"][0], io["long_logits_tail"][0]
     model = parity_model(name)
     torch.testing.assert_close(model(long[None]).logits[0, -8:], tail, rtol=0, atol=TOLERANCE)
@@ -166,23 +142,3 @@ def test_packing_has_no_padding_and_restarts_positions() -> None:
     assert batch.read_at.tolist() == [1, 2, 6, 7]
     assert batch.cu_seqlens.tolist() == [0, 3, 8]
     assert pack(rows, shift=1, mask=mask).read_at.tolist() == [0, 1, 5, 6]
-
-
-def test_loading_through_the_auto_class_runs_no_remote_code(tmp_path: Path) -> None:
-    """A folder that names its own code, as the published ones do, is read without it."""
-    import json
-    import shutil
-
-    folder = tmp_path / "with-code"
-    shutil.copytree(DATA / "parity" / "llada-mha", folder)
-    config = json.loads((folder / "config.json").read_text())
-    config["auto_map"] = {
-        "AutoConfig": "configuration_llada.LLaDAConfig",
-        "AutoModelForMaskedLM": "modeling_llada.LLaDAModelLM",
-        "AutoModel": "modeling_llada.LLaDAModelLM",
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    for name in ("configuration_llada.py", "modeling_llada.py"):
-        (folder / name).write_text("raise AssertionError('remote code was run')\n")
-    model = AutoModelForMaskedLM.from_pretrained(folder)
-    assert type(model) is FAMILIES["llada"].masked_lm

@@ -14,7 +14,8 @@ and shrink:
 
 import torch
 
-from rho_eos.models import LLaDAConfig, LLaDAForMaskedLM
+from rho_eos.models.families.llada import LLaDAConfig
+from rho_eos.models.layers.llada import LLaDAForMaskedLM
 
 MASK, EOS, END_OF_TURN = 3, 2, 1
 

@@ -8,7 +8,7 @@ import torch
 
 from rho_eos.embedded.tasks import TASKS
 from rho_eos.embedded.tokenizer import build_tokenizer
-from rho_eos.models.families.llada import LLaDAForMaskedLM
+from rho_eos.models.layers.llada import LLaDAForMaskedLM
 from training.batches import batches
 from training.model import FULL, QUICK, new_model
 from training.rows import LONGEST_CANVAS, NO_TARGET, Row, RowMaker

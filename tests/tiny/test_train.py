@@ -13,7 +13,7 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.embedded.tasks import TASKS
 from rho_eos.embedded.tokenizer import build_tokenizer
 from rho_eos.llm import LLM
-from rho_eos.models.families.llada import LLaDAForMaskedLM
+from rho_eos.models.layers.llada import LLaDAForMaskedLM
 from tests import forks
 from tests.support import wait_until
 from training.batches import batches

@@ -1,8 +1,8 @@
-"""Other people's policies and tasks: modules, files, and packages that announce themselves.
+"""Code of other people: modules, files, and packages that announce themselves.
 
-A plugin is code that calls `rho_eos.register_policy` or `rho_eos.evals.register_task` when it is
-imported. It runs with all rights of this process, so only what the user names, or has installed,
-is ever imported.
+A plugin is code that registers policies, families of models or tasks (`rho_eos.register_policy` and
+the like) when it is imported. It runs with all rights of this process, so only what the user names,
+or has installed, is ever imported.
 """
 
 import importlib

@@ -56,6 +56,10 @@ class Registry(Generic[T]):
                 )
             self._things[name], self._homes[name] = thing, home
 
+    def remove(self, name: str) -> None:
+        """Forget the one of this name, so that another may take it."""
+        del self._things[name], self._homes[name]
+
     def all(self) -> dict[str, T]:
         """Every one by its name: ours, in the order of their names, then those from outside."""
         self._load()

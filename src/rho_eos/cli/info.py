@@ -16,8 +16,8 @@ def info(
     from rich.table import Table
 
     from rho_eos.config import EngineConfig
-    from rho_eos.models.loading import choose_device, open_checkpoint
-    from rho_eos.models.placement import describe
+    from rho_eos.models.loading import open_checkpoint
+    from rho_eos.models.placement import choose_device, describe
 
     named = {} if name is None else {"model": name}
     config = EngineConfig.from_mapping(engine_options | named)
@@ -37,7 +37,7 @@ def info(
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     rows = {
         "model": config.model,
-        "family": checkpoint.family,
+        "family": checkpoint.family.name,
         "parameters": f"{checkpoint.parameters:,}",
         "shape": f"{checkpoint.config.num_hidden_layers} layers, width {hidden}, {heads} heads"
         + (f" ({groups} key/value)" if groups != heads else ""),

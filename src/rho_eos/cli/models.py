@@ -2,12 +2,9 @@
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
-
-if TYPE_CHECKING:
-    from rho_eos.models.cached import CachedModel
 
 
 def models(
@@ -17,17 +14,23 @@ def models(
     from huggingface_hub import constants
 
     from rho_eos.models.cached import cached_models
-    from rho_eos.models.loading import choose_device
     from rho_eos.models.memory import free_memory
+    from rho_eos.models.placement import choose_device
 
-    found, free = cached_models(), free_memory(choose_device("auto")) or 0
+    free = free_memory(choose_device("auto")) or 0
+    found = cached_models(free)
     if json_output:
-        print(json.dumps([each.as_dict(free) for each in found]))
+        print(json.dumps(found))
         return 0
     for each in found:
-        print(f"{each.model}  {_revision(each)}\n    {'; '.join(_facts(each, free))}")
+        at = (
+            f"{' '.join(each['names'])} {each['revision'][:8]}"
+            if each["revision"]
+            else "(embedded)"
+        )
+        print(f"{each['model']}  {at.strip()}\n    {'; '.join(_facts(each))}")
     print(f"\n{free / 2**30:,.1f} GiB of memory are free.")
-    if all(each.revision is None for each in found):
+    if all(each["revision"] is None for each in found):
         print(
             f"There are no Hub models in {constants.HF_HUB_CACHE} yet; "
             "--model GSAI-ML/LLaDA-8B-Instruct would fetch one."
@@ -35,25 +38,18 @@ def models(
     return 0
 
 
-def _revision(model: "CachedModel") -> str:
-    if model.revision is None:
-        return "(embedded)"
-    return f"{' '.join(model.names)} {model.revision[:8]}".strip()
-
-
-def _facts(model: "CachedModel", free: int) -> Iterator[str]:
-    from rho_eos.models.cached import fitting
-
-    yield model.family or "not a masked diffusion model we know"
-    yield f"{model.bytes / 2**20:,.1f} MiB on disk"
-    if model.complete:
+def _facts(model: dict[str, Any]) -> Iterator[str]:
+    yield model["family"] or "not a masked diffusion model we know"
+    yield f"{model['bytes'] / 2**20:,.1f} MiB on disk"
+    files = model["weight_files"]
+    if model["complete"]:
         yield "complete"
-    elif model.files:
-        yield f"partial: {model.files - model.missing} of {model.files} weight files"
+    elif files:
+        yield f"partial: {files - model['missing_files']} of {files} weight files"
     else:
         yield "damaged"
-    if model.last_used is not None:
-        yield f"last used {model.last_used:%Y-%m-%d}"
-    if model.family is not None and model.parameters is not None:
-        fits = [name for name, fit in fitting(model.parameters, free).items() if fit]
+    if model["last_used"]:
+        yield f"last used {model['last_used'][:10]}"
+    if model["family"] and model["fits"]:
+        fits = [name for name, fit in model["fits"].items() if fit]
         yield f"fits here in {', '.join(fits)}" if fits else "fits here in no type"

@@ -33,7 +33,8 @@ from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.generation import Generation
 from rho_eos.files.jobs import Executor
-from rho_eos.models.loading import choose_device, open_checkpoint
+from rho_eos.models.loading import open_checkpoint
+from rho_eos.models.placement import choose_device
 from rho_eos.models.precision import choices_of_precision, name_of, stored_dtype
 from rho_eos.text.ask import Request
 from rho_eos.text.preparation import Preparer
@@ -167,7 +168,7 @@ def _same_everywhere(engine_options: dict[str, Any]) -> dict[str, Any]:
         "model": model,
         "dtype": name_of(compute) if config.dtype == "auto" else config.dtype,
         "plugin": absolute(config.plugin),
-        "revision": checkpoint.hub.commit if checkpoint.hub else config.revision,
+        "revision": checkpoint.commit or config.revision,
     }
 
 

@@ -1,8 +1,8 @@
 """Attention over packed rows: several sequences in one (1, tokens) batch, none seeing another.
 
-Linear layers do not care where one row ends and the next begins; attention does. This module is
-registered with transformers as the attention implementation `rho_eos_packed`, so its own decoder
-layers call it. Given `rows` it attends within each row; without, it is plain bidirectional SDPA.
+Of all layers only attention needs to know where one row ends and the next begins. This module is
+registered with transformers as the attention implementation `rho_eos_packed`, so that transformers'
+decoder layers call it. Given `rows` it attends within each row; without, to all positions.
 """
 
 from dataclasses import dataclass
@@ -52,11 +52,11 @@ def packed_attention(
             module, query, key, value, attention_mask, scaling=scaling, **kwargs
         )
     grouped = query.shape[1] != key.shape[1]
-    if rows.cu_seqlens is not None and not any(rows.stores):
-        return _varlen_kernel(query, key, value, rows, scaling, grouped), None
-    keys, values = _whole_rows(module, key, value, rows)
+    keys, values = [key], [value]
+    if any(rows.stores) or rows.cu_seqlens is None:
+        keys, values = _whole_rows(module, key, value, rows)
     if rows.cu_seqlens is not None:
-        return _varlen_kernel_with_stores(query, keys, values, rows, scaling, grouped), None
+        return _varlen_kernel(query, keys, values, rows, scaling, grouped), None
     outputs = [
         scaled_dot_product_attention(q, k, v, scale=scaling, enable_gqa=grouped)
         for q, k, v in zip(query.split(rows.lengths, dim=2), keys, values, strict=True)
@@ -97,57 +97,32 @@ def wants_varlen_kernel(device: torch.device, dtype: torch.dtype) -> bool:
 
 def _varlen_kernel(
     query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    rows: PackedRows,
-    scaling: float | None,
-    grouped: bool,
-) -> torch.Tensor:
-    from torch.nn.attention.varlen import varlen_attn
-
-    assert rows.cu_seqlens is not None
-    longest = max(rows.lengths)
-    packed = varlen_attn(
-        query[0].transpose(0, 1),  # (tokens, heads, head_dim)
-        key[0].transpose(0, 1),
-        value[0].transpose(0, 1),
-        rows.cu_seqlens,
-        rows.cu_seqlens,
-        longest,
-        longest,
-        scale=scaling,
-        enable_gqa=grouped,
-        num_splits=1,  # split-KV would let batch mates change the order of summation
-    )
-    assert isinstance(packed, torch.Tensor)
-    return packed.unsqueeze(0)
-
-
-def _varlen_kernel_with_stores(
-    query: torch.Tensor,
-    keys: list[torch.Tensor],
+    keys: list[torch.Tensor],  # of all rows as one, or of each row where some are kept
     values: list[torch.Tensor],
     rows: PackedRows,
     scaling: float | None,
     grouped: bool,
 ) -> torch.Tensor:
-    """One kernel call with fewer queries than keys. Written to the documentation, not tried."""
+    """One kernel call for all rows. With kept keys nobody has run it on a GPU yet."""
     from torch.nn.attention.varlen import varlen_attn
 
     assert rows.cu_seqlens is not None
-    lengths = [key.shape[2] for key in keys]
-    cu_seqlens = torch.tensor([0, *lengths], device=query.device).cumsum(0, dtype=torch.int32)
+    ends, longest = rows.cu_seqlens, max(rows.lengths)
+    if any(rows.stores):
+        lengths = [key.shape[2] for key in keys]
+        ends = torch.tensor([0, *lengths], device=query.device).cumsum(0, dtype=torch.int32)
+        longest = max(lengths)
     packed = varlen_attn(
-        query[0].transpose(0, 1),
+        query[0].transpose(0, 1),  # (tokens, heads, head_dim)
         torch.cat(keys, dim=2)[0].transpose(0, 1),
         torch.cat(values, dim=2)[0].transpose(0, 1),
         rows.cu_seqlens,
-        cu_seqlens,
+        ends,
         max(rows.lengths),
-        max(lengths),
+        longest,
         scale=scaling,
         enable_gqa=grouped,
-        num_splits=1,
+        num_splits=1,  # split-KV would let batch mates change the order of summation
     )
     assert isinstance(packed, torch.Tensor)
     return packed.unsqueeze(0)

@@ -5,16 +5,53 @@ around them and make loading strict: transformers fills a missing weight with ra
 warning, and a diffusion model with one random layer still writes fluent nonsense.
 """
 
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+import transformers
 from torch import nn
 from torch.nn.functional import cross_entropy
+from transformers.conversion_mapping import register_checkpoint_conversion_mapping
+from transformers.core_model_loading import WeightTransform
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 
+from rho_eos.base.collector import paused
 from rho_eos.base.errors import UserError
+from rho_eos.models.family import Family
+
+
+def build(family: Family) -> type[Any]:
+    """The class of a family's language model, made of transformers' layers where it has no own."""
+    model = family.layers
+    if isinstance(model, str) and ":" in model:
+        module, _, name = model.partition(":")
+        with paused():
+            model = getattr(import_module(module), name)
+    elif isinstance(model, str):
+        model = _of_layers(model, family.config)
+    model.prediction_shift = family.prediction_shift
+    return model
+
+
+def _of_layers(layers: str, config: type[Any]) -> type[Any]:
+    try:
+        with paused():
+            stack, base = (
+                getattr(transformers, f"{layers}{kind}") for kind in ("Model", "PreTrainedModel")
+            )
+    except AttributeError as error:
+        raise UserError(
+            f"family {config.model_type} has the layers {layers!r}, but transformers has no "
+            f"{layers}Model"
+        ) from error
+    prefix = config.__name__.removesuffix("Config")
+    about = {"config_class": config, "__module__": config.__module__}
+    own_stack = type(f"{prefix}Model", (BidirectionalStack, stack), about)
+    head = about | {"stack_class": own_stack}
+    return type(f"{prefix}ForMaskedLM", (MaskedDiffusionHead, base), head)
 
 
 class BidirectionalStack:
@@ -100,11 +137,20 @@ def _fuse_norms(stack: nn.Module) -> None:
 class MaskedDiffusionHead:
     """Mixed into a transformers `PreTrainedModel`: stack, vocabulary projection, strict loading."""
 
-    #: The prediction for position i is read at position i - prediction_shift (Dream: 1).
-    prediction_shift = 0
     config_class: type[Any]
     stack_class: type[nn.Module]
+    prediction_shift = 0  # the family's
+    #: From published weight names to ours, where they differ.
+    weights: ClassVar[tuple[WeightTransform, ...]] = ()
+    #: Where weights are merged while loading: a class that keeps each as it is stored, which
+    #: quantisation needs.
+    separate: ClassVar[type[Any] | None] = None
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for each in (cls, cls.stack_class) if cls.weights else ():
+            register_checkpoint_conversion_mapping(each.__name__, [*cls.weights], overwrite=True)
 
     def __init__(self, config: Any) -> None:
         if not isinstance(config, self.config_class):
@@ -127,7 +173,7 @@ class MaskedDiffusionHead:
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> MaskedLMOutput | tuple[torch.Tensor, ...]:
-        """Raw logits, as the family's own code gives them: a shift is the reader's business."""
+        """Raw logits, as the family's own code gives them: whoever reads them applies the shift."""
         hidden = self.model(
             input_ids, attention_mask, position_ids, inputs_embeds, **kwargs
         ).last_hidden_state
@@ -138,7 +184,7 @@ class MaskedDiffusionHead:
 
     @classmethod
     def check_folder(cls, folder: Path) -> None:
-        """For what the complaints of `from_pretrained` would not tell."""
+        """Refuse a folder for what the checks of `from_pretrained` would not find."""
 
     @classmethod
     def from_pretrained(

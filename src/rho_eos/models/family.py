@@ -1,61 +1,93 @@
 """What a family of models is: how its checkpoints are recognised, and the classes that read them.
 
 `model_type` alone does not say it (LLaDA with and without experts share one), so a family looks at
-the whole config. The families themselves are the files in `families/`.
+the whole config. Ours are the files in `families/`; others come from plugins and from installed
+packages. Modelling code is slow to import, so it is imported when a model is built.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
-from transformers.core_model_loading import WeightTransform
-
 from rho_eos.base.errors import UserError
+from rho_eos.base.registry import Registry
 
 
 @dataclass(frozen=True)
 class Family:
-    """The classes of a family, and what its checkpoints leave unsaid."""
+    """A family of models, and what its checkpoints leave unsaid.
 
-    config: type[Any]  # its model_type is the family's name
-    stack: type[Any]
-    masked_lm: type[Any]
-    matches: Callable[[Mapping[str, Any]], bool]  # given the content of config.json
-    #: From published weight names to ours, where they differ.
-    weights: tuple[WeightTransform, ...] = ()
-    #: Where weights are merged while loading: a class that keeps each as it is stored, which
-    #: quantisation needs, and its own renamings.
-    separate: type[Any] | None = None
-    separate_weights: tuple[WeightTransform, ...] = ()
-    #: How its tokenizers may name MASK and the end of a turn, where nothing gives their ids.
+    Args:
+        config: The class of its configs. Its `model_type` is the family's name.
+        layers: Whose layers it has, by the name that transformers gives them (`Llama`, `Qwen2`,
+            `Qwen3`): they are run without their causal mask. Where that does not make the model,
+            its own class (see `MaskedDiffusionHead`), or `module:Class`, which is imported when a
+            model is built.
+        matches: Whether it reads a checkpoint, given the content of its config.json; by default
+            those of its own `model_type`.
+        prediction_shift: The prediction for position i is read at position i - prediction_shift.
+        mask_names: How its tokenizers may name MASK, where nothing gives its id.
+        end_of_turn_names: The same for the end of a turn.
+        context_limit: Positions it was trained on, where its configs promise more than that.
+        caches: Whether keys and values may be kept from step to step. A family whose attention
+            does not allow it says False, and requests with a cache are refused.
+    """
+
+    config: type[Any]
+    layers: str | type[Any]
+    matches: Callable[[Mapping[str, Any]], bool] | None = None
+    prediction_shift: int = 0
     mask_names: tuple[str, ...] = ()
     end_of_turn_names: tuple[str, ...] = ()
-    #: Positions it was trained on, where its config promises more than that.
     context_limit: int | None = None
+    caches: bool = True
 
     @property
     def name(self) -> str:
         return str(self.config.model_type)
 
+    def reads(self, config: Mapping[str, Any]) -> bool:
+        """Whether a checkpoint with this config.json is one of this family."""
+        if self.matches is None:
+            return config.get("model_type") == self.name
+        return self.matches(config)
 
-#: Every family by its name. Filled by importing `rho_eos.models`.
-FAMILIES: dict[str, Family] = {}
+    @cached_property
+    def masked_lm(self) -> type[Any]:
+        """The class of its language model, made or imported when it is first asked for."""
+        from rho_eos.models.backbone import build
+
+        return build(self)
+
+
+def register_family(family: Family) -> Family:
+    """Make a family known, so that its checkpoints can be opened by folder or Hub id.
+
+    Examples:
+        >>> register_family(Family(config=MyConfig, layers="Qwen2", mask_names=("<|mask|>",)))
+    """
+    if not isinstance(family, Family) or not issubclass(family.config, FamilyConfig):
+        raise UserError(f"{family!r} is no Family whose config is a FamilyConfig")
+    FAMILIES.add(family.name, family, family.config.__module__)
+    return family
+
+
+FAMILIES: Registry[Family] = Registry(
+    "family", "rho_eos.models.families", "rho_eos.families", register_family
+)
 
 
 def find_family(config: Mapping[str, Any]) -> Family:
     """The family that reads a checkpoint with this config.json."""
-    for family in FAMILIES.values():
-        if family.matches(config):
+    known = FAMILIES.all()
+    for family in known.values():
+        if family.reads(config):
             return family
     raise UserError(
-        f"unknown model_type {config.get('model_type')!r}; known families are "
-        f"{', '.join(sorted(FAMILIES))}"
+        f"unknown model_type {config.get('model_type')!r}; known families are {', '.join(known)} "
+        "(--plugin adds others)"
     )
-
-
-def by_model_type(model_type: str) -> Callable[[Mapping[str, Any]], bool]:
-    """For a family that no other shares its model_type with."""
-    return lambda config: config.get("model_type") == model_type
 
 
 class FamilyConfig:
@@ -72,6 +104,23 @@ class FamilyConfig:
         "num_attention_heads",
         "vocab_size",
     )
+    #: Options that we build only with these values, which all checkpoints we know of have.
+    supported: ClassVar[Mapping[str, Any]] = {"use_sliding_window": False}
+    # Not every transformers config has these fields.
+    mask_token_id: int | None = None
+    expand_token_id: int | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        for field, value in self.supported.items():
+            given = kwargs.get(field, getattr(self, field, value))
+            if (given or None) != (value or None):
+                raise UserError(
+                    f"{self.model_type} config field {field} is {given!r}; "
+                    f"only {value!r} is supported"
+                )
+            if not hasattr(self, field):  # published configs name them all
+                kwargs.setdefault(field, value)
+        super().__post_init__(**kwargs)  # type: ignore[misc]
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -90,14 +139,3 @@ class FamilyConfig:
     def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = super().to_dict()  # type: ignore[misc]
         return fields | {"architectures": [self.architecture]}
-
-
-def supports_only(config: Any, supported: Mapping[str, Any]) -> None:
-    """Refuse options of an architecture that no checkpoint we know of uses and we do not build."""
-    for field, value in supported.items():
-        given = getattr(config, field, None)
-        if (given or None) != (value or None):
-            raise UserError(
-                f"{config.model_type} config field {field} is {given!r}; "
-                f"only {value!r} is supported"
-            )

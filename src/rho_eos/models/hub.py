@@ -1,152 +1,118 @@
-"""Models on the Hub: which commit is meant, its small files, and what its weights are like.
+"""Models on the Hub, by the calls of huggingface_hub: which commit is meant, and what it holds.
 
-Weights are many gigabytes, so opening a model fetches only what describes it: JSON and text files,
-and of each weight file the header. `rho_eos.models.download` fetches the rest when a model is
-loaded. What is in the local cache is used where the Hub cannot be asked.
+Opening a model fetches only what describes it: its JSON and text files, and of each weight file the
+header. The weights are fetched when the model is loaded. Where the Hub cannot be asked, what is in
+the client's cache is used.
 """
 
+import logging
+import shutil
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from fnmatch import fnmatch
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-from huggingface_hub import (
-    HfApi,
-    constants,
-    get_hf_file_metadata,
-    hf_hub_download,
-    hf_hub_url,
-    try_to_load_from_cache,
-)
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    HTTPError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-    SafetensorsParsingError,
-)
-from huggingface_hub.utils import (
-    are_progress_bars_disabled,
-    disable_progress_bars,
-    enable_progress_bars,
-)
-from huggingface_hub.utils import logging as hub_logging
+from huggingface_hub import HfApi, constants, errors, snapshot_download
+from huggingface_hub.utils import logging as client_logging
+from huggingface_hub.utils import tqdm
 
 from rho_eos.base.errors import UserError
 from rho_eos.models.known import did_you_mean
 
-#: What describes a model. No pickles and no code, ever.
-SMALL_FILES = ("*.json", "*.txt", "*.model", "*.jinja")
+#: The files that describe a model, in its repository's top folder. No pickles and no code, ever.
+SMALL_FILES = ["*.json", "*.txt", "*.model", "*.jinja"]
 ANSWER_SECONDS = 10.0
 LOG_IN = "log in with `hf auth login` or set HF_TOKEN"
-#: All that the client raises for what goes wrong between it and a Hub.
-HUB_ERRORS = (HTTPError, HFValidationError, EntryNotFoundError, OSError)
 
-T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class HubFile:
+class RemoteFile:
+    """A weight file that is not in the cache yet, as the Hub and the file's header describe it."""
+
     size: int
-    etag: str  # names the content; of a large file it is the sha256
-    large: bool
+    checksum: str  # the sha256, by which the cache will name it
+    parameters: Counter[str]  # numbers of each dtype
 
 
-@dataclass(frozen=True, slots=True)
-class HubModel:
-    """One commit of a Hub repository. Its folder in the cache holds the small files."""
+class _NoBar(tqdm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs | {"disable": True})
 
-    repo: str
-    folder: Path
-    files: Mapping[str, HubFile] = field(default_factory=dict)
-    unanswered: str | None = None  # why the Hub could not be asked, if so
 
-    @property
-    def commit(self) -> str:
-        return self.folder.name
-
-    def file(self, name: str) -> HubFile:
-        if self.unanswered is not None:
-            raise UserError(f"{name} of {self.repo} is not in the cache, and {self.unanswered}")
-        if name not in self.files:
-            raise UserError(
-                f"{self.repo} has no {name} on the Hub (weights are read from safetensors only)"
+def find_hub_folder(repo: str, revision: str | None) -> Path:
+    """The folder of one commit, with the model's small files. The commit is the folder's name."""
+    at = f" at revision {revision}" if revision else ""
+    unanswered: Exception | None = None
+    with _asking(
+        repo, f"no such model: {repo!r} is no local folder, nor in the cache{at}", revision
+    ):
+        try:  # the client itself would wait for an answer without end
+            HfApi().model_info(repo, revision=revision, timeout=ANSWER_SECONDS)
+        except errors.RevisionNotFoundError:
+            raise
+        except (errors.HTTPError, OSError) as error:
+            unanswered = error
+        try:
+            folder = snapshot_download(
+                repo,
+                revision=revision,
+                allow_patterns=SMALL_FILES,
+                ignore_patterns="*/*",
+                tqdm_class=_NoBar,
+                local_files_only=unanswered is not None,
             )
-        return self.files[name]
-
-
-def find_hub_model(repo: str, revision: str | None) -> HubModel:
-    """The model's small files, fetched or found in the cache."""
-    name = revision or constants.DEFAULT_REVISION
-    try:
-        with quiet_client():
-            return _ask_hub(repo, name)
-    except (RevisionNotFoundError, HFValidationError) as error:
-        raise UserError(explain(error, repo, revision)) from error
-    except HUB_ERRORS as error:
-        sentence = explain(error, repo, revision)
-        cached = try_to_load_from_cache(repo, "config.json", revision=name)
-        if not isinstance(cached, str):
-            raise UserError(sentence) from error
-        return HubModel(repo, Path(cached).parent, unanswered=reason(error))
-    except (KeyError, TypeError, ValueError) as error:  # a login page of a network, for example
-        raise UserError(f"what answers at {constants.ENDPOINT} is no Hub: {error}") from error
-
-
-def _ask_hub(repo: str, revision: str) -> HubModel:
-    info = HfApi().model_info(repo, revision=revision, files_metadata=True, timeout=ANSWER_SECONDS)
-    files = {
-        each.rfilename: HubFile(
-            size=(each.lfs.size if each.lfs else each.size) or 0,
-            etag=(each.lfs.sha256 if each.lfs else each.blob_id) or "",
-            large=each.lfs is not None,
-        )
-        for each in info.siblings or ()
-    }
-    if "config.json" not in files:
+        except errors.LocalEntryNotFoundError as error:
+            raise (unanswered or error) from error.__cause__
+    if not Path(folder, "config.json").exists():
         raise UserError(f"{repo} has no config.json on the Hub, so it is no checkpoint")
-    commit = str(info.sha)
-    for name in files:
-        small = "/" not in name and any(fnmatch(name, pattern) for pattern in SMALL_FILES)
-        if small and name != "config.json":
-            fetch_file(repo, name, commit)
-    # Last, so that a cache with a config has the other files as well; and by the name that was
-    # given, so that the cache remembers which commit it means.
-    config = fetch_file(repo, "config.json", revision)
-    if config.parent.name != commit:
-        return _ask_hub(repo, revision)  # somebody pushed meanwhile
-    return HubModel(repo, config.parent, files)
+    return Path(folder)
 
 
-def fetch_file(repo: str, name: str, revision: str) -> Path:
-    """A file from the cache or the Hub. One that does not answer is asked once.
+def remote_weights(repo: str, commit: str, names: Sequence[str]) -> dict[str, RemoteFile]:
+    """Describe weight files that are not in the cache, from their first bytes."""
+    found: dict[str, RemoteFile] = {}
+    if not names:
+        return found
+    api = HfApi()
+    with _asking(repo, f"{names[0]} of {repo} is not in the cache"):
+        info = api.model_info(repo, revision=commit, files_metadata=True, timeout=ANSWER_SECONDS)
+        stored = {file.rfilename: file for file in info.siblings or ()}
+        for name in names:
+            if name not in stored:
+                raise UserError(
+                    f"{repo} has no {name} on the Hub (weights are read from safetensors only)"
+                )
+            header = api.parse_safetensors_file_metadata(repo, name, revision=commit)
+            count = Counter({str(kind): n for kind, n in header.parameter_count.items()})
+            lfs = stored[name].lfs
+            checksum = lfs.sha256 if lfs else str(stored[name].blob_id)
+            found[name] = RemoteFile(stored[name].size or 0, checksum, count)
+    return found
 
-    The client would go on asking for minutes, so it is given only what answers.
-    """
-    if not isinstance(try_to_load_from_cache(repo, name, revision=revision), str):
-        get_hf_file_metadata(hf_hub_url(repo, name, revision=revision), timeout=ANSWER_SECONDS)
-    return Path(hf_hub_download(repo, name, revision=revision))
+
+def fetch_weights(repo: str, folder: Path, remote: Mapping[str, RemoteFile]) -> None:
+    """Fetch what is still missing of these files. On a terminal the client shows its bars."""
+    missing = {name: file for name, file in remote.items() if not (folder / name).exists()}
+    if not missing:
+        return
+    size, free = sum(file.size for file in missing.values()), shutil.disk_usage(folder).free
+    if size > free:  # said before the first byte: after hours it would help nobody
+        raise UserError(
+            f"the weights of {repo} need {size / 2**30:,.1f} GiB more, but {folder.parent.parent} "
+            f"has room for {free / 2**30:,.1f}: set HF_HOME to a folder on a larger disk"
+        )
+    logger.info("fetching %d files of %s, %.1f GiB", len(missing), repo, size / 2**30)
+    bars = None if sys.stderr.isatty() else _NoBar
+    with _asking(repo, f"run the same command again: not all weights of {repo} arrived"):
+        snapshot_download(repo, revision=folder.name, allow_patterns=[*missing], tqdm_class=bars)
 
 
-def remote_header(model: HubModel, name: str) -> tuple[Counter[str], int]:
-    """Parameters by dtype, and bytes, of a weight file that is not here, from its first bytes."""
-    size = model.file(name).size
-    header = ask(
-        model.repo,
-        lambda: HfApi().parse_safetensors_file_metadata(model.repo, name, revision=model.commit),
-        f"cannot read what {name} of {model.repo} holds",
-    )
-    return Counter({str(kind): count for kind, count in header.parameter_count.items()}), size
-
-
-def checksums(files: tuple[Path, ...], model: HubModel | None) -> dict[str, str] | None:
+def checksums(files: Sequence[Path], remote: Mapping[str, RemoteFile]) -> dict[str, str] | None:
     """What the Hub calls the content of weight files, the same before and after they are fetched.
 
     None for files that did not come from a Hub.
@@ -155,92 +121,69 @@ def checksums(files: tuple[Path, ...], model: HubModel | None) -> dict[str, str]
     for file in files:
         if file.is_symlink() and file.readlink().parent.name == "blobs":
             found[file.name] = file.readlink().name
-        elif model is not None and file.name in model.files and not file.exists():
-            found[file.name] = model.files[file.name].etag
+        elif file.name in remote and not file.exists():
+            found[file.name] = remote[file.name].checksum
         else:
             return None
     return found
 
 
-def ask(repo: str, question: Callable[[], T], lead: str) -> T:
-    """Have the client ask; what goes wrong is said in one sentence that begins with `lead`.
-
-    A connection that was kept open may have been closed at the other end meanwhile: then it is
-    asked once more, on a new one.
-    """
-    try:
-        with quiet_client():
-            try:
-                return question()
-            except HTTPError as error:
-                # By name: versions of the client take this class from different libraries.
-                if type(error).__name__ != "RemoteProtocolError":
-                    raise
-                return question()
-    except SafetensorsParsingError as error:
-        raise UserError(f"{repo} has damaged weights on the Hub: {first_line(error)}") from error
-    except HUB_ERRORS as error:
-        raise UserError(explain(error, repo, None, lead)) from error
-
-
 @contextmanager
-def quiet_client(bars: bool = False) -> Iterator[None]:
-    """Retries are not worth a line: what fails in the end is said once, by us."""
-    verbosity, had_bars = hub_logging.get_verbosity(), not are_progress_bars_disabled()
-    hub_logging.set_verbosity_error()
-    if had_bars and not bars and constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
-        disable_progress_bars()
+def _asking(repo: str, lead: str, revision: str | None = None) -> Iterator[None]:
+    """Say what goes wrong in one sentence, and silence what the client logs of its attempts.
+
+    `lead` begins the sentence where the reason alone does not say what the Hub was asked for.
+    """
+    verbosity = client_logging.get_verbosity()
+    client_logging.set_verbosity_error()
     try:
         yield
+    except UserError:
+        raise
+    except Exception as error:  # of the client, of what it speaks HTTP with, and of Xet
+        raise UserError(_explain(error, repo, revision, lead)) from error
     finally:
-        hub_logging.set_verbosity(verbosity)
-        if had_bars and constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
-            enable_progress_bars()
+        client_logging.set_verbosity(verbosity)
 
 
-def explain(error: BaseException, repo: str, revision: str | None, lead: str | None = None) -> str:
-    """One sentence: what is wrong and what to do about it. `lead` says what it was asked for."""
-    page = f"{constants.ENDPOINT}/{repo}"
-    if isinstance(error, HFValidationError):
-        return f"no such model: {repo!r} is neither a folder nor a Hub id{did_you_mean(repo)}"
-    if isinstance(error, GatedRepoError):
-        return f"{repo} is gated: accept its licence on {page}, and {LOG_IN}"
-    if isinstance(error, RevisionNotFoundError):
-        return f"{repo} has no revision {revision!r} on the Hub: give a branch, a tag or a commit"
-    if isinstance(error, RepositoryNotFoundError):
-        return (
-            f"no such model: {repo!r} is no local folder, and not on the Hub either "
-            f"(if it is private, {LOG_IN}){did_you_mean(repo)}"
-        )
-    if lead is not None:
-        return f"{lead}: {reason(error)}"
-    at = f" at revision {revision}" if revision else ""
-    return (
-        f"no such model: {repo!r} is no local folder, nor in the cache{at}, and {reason(error)}"
-        f"{did_you_mean(repo)}"
-    )
-
-
-def reason(error: BaseException) -> str:
-    """Why a Hub could not be asked, as part of a sentence."""
-    if isinstance(error, EntryNotFoundError) and isinstance(error.__cause__, HUB_ERRORS):
+def _explain(error: BaseException, repo: str, revision: str | None, lead: str) -> str:
+    """What is wrong, and what to do about it."""
+    if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__:
         error = error.__cause__  # the client's own summary says less
-    if isinstance(error, OfflineModeIsEnabled):
-        return "HF_HUB_OFFLINE forbids to ask the Hub"
-    if isinstance(error, HfHubHTTPError):
-        status = error.response.status_code
-        if status == 401:
-            return f"the Hub does not accept your token: {LOG_IN}"
-        if status == 403:
-            return f"the Hub forbids it (403): {error.server_message or 'no reason given'}"
-        if status == 429:
-            return "the Hub says that it was asked too often (429): wait, or log in"
-        return f"the Hub at {constants.ENDPOINT} answers with error {status}: try again later"
-    if isinstance(error, HTTPError):
-        return f"the Hub at {constants.ENDPOINT} cannot be reached: {first_line(error)}"
-    return first_line(error)
+    hub, meant = f"the Hub at {constants.ENDPOINT}", did_you_mean(repo)
+    match error:
+        case errors.HFValidationError():
+            return f"no such model: {repo!r} is neither a folder nor a Hub id{meant}"
+        case errors.SafetensorsParsingError():
+            return f"{repo} has damaged weights on the Hub: {_first_line(error)}"
+        case errors.GatedRepoError():
+            page = f"{constants.ENDPOINT}/{repo}"
+            return f"{repo} is gated: accept its licence on {page}, and {LOG_IN}"
+        case errors.RevisionNotFoundError():
+            name = f"{repo} has no revision {revision!r} on the Hub"
+            return f"{name}: give a branch, a tag or a commit"
+        case errors.RepositoryNotFoundError():
+            return (
+                f"no such model: {repo!r} is no local folder, and not on the Hub either "
+                f"(if it is private, {LOG_IN}){meant}"
+            )
+        case errors.OfflineModeIsEnabled():
+            return f"{lead}, and HF_HUB_OFFLINE forbids to ask the Hub{meant}"
+        case errors.HfHubHTTPError():
+            status = error.response.status_code
+            reasons = {
+                401: f"the Hub does not accept your token: {LOG_IN}",
+                403: f"the Hub forbids it (403): {error.server_message or 'no reason given'}",
+                429: "the Hub says that it was asked too often (429): wait, or log in",
+            }
+            reason = reasons.get(status, f"{hub} answers with error {status}: try again later")
+            return f"{lead}, and {reason}"
+        case errors.HTTPError():
+            return f"{lead}, and {hub} cannot be reached: {_first_line(error)}{meant}"
+        case AssertionError() | KeyError() | TypeError() | ValueError():  # such as a login page
+            return f"what answers at {constants.ENDPOINT} is no Hub: {error}"
+    return f"{lead}: {_first_line(error)}"
 
 
-def first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,6 +1,6 @@
-"""Published models by name, so that a name without its owner or with a slip finds its model.
+"""The embedded models, and published ones, which are suggested where a name is not found.
 
-It is a list of suggestions, not of what may be loaded: any Hub id and any folder may be given.
+The list does not limit what may be loaded: any Hub id and any folder may be given.
 """
 
 import difflib
@@ -31,19 +31,12 @@ _ALIKE = 0.75  # of 1: two slips in a name of ten letters, not another model
 
 def suggestion(name: str) -> str | None:
     """The published model that was probably meant: by its bare name, or by a name much like it."""
-    if name in PUBLISHED:
-        return None
     given = name.strip().lower()
-    by_id = {model.lower(): model for model in PUBLISHED}
     by_name = {model.lower().partition("/")[2]: model for model in PUBLISHED}
-    bare = given.rpartition("/")[2]
-    if given in by_id or bare in by_name:
-        return by_id.get(given) or by_name[bare]
-    tables = [(by_id, given), (by_name, bare)] if "/" in given else [(by_name, bare)]
-    for table, wanted in tables:
-        if close := difflib.get_close_matches(wanted, table, n=1, cutoff=_ALIKE):
-            return table[close[0]]
-    return None
+    if name in PUBLISHED or given.startswith("."):
+        return None
+    close = difflib.get_close_matches(given.rpartition("/")[2], by_name, n=1, cutoff=_ALIKE)
+    return by_name[close[0]] if close else None
 
 
 def did_you_mean(name: str) -> str:

@@ -1,38 +1,24 @@
-"""From a folder or a Hub id to a model on a device. safetensors only, never any remote code."""
+"""Opens checkpoints and loads models. Weights are safetensors; a checkpoint's code is never run."""
 
-from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
-from safetensors import SafetensorError, safe_open
-from transformers import (
-    AutoConfig,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-    PreTrainedTokenizerFast,
-)
+from safetensors import SafetensorError
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
-from rho_eos.models import FAMILIES, find_family
-from rho_eos.models.attention import PACKED
-from rho_eos.models.download import fetch_weights
-from rho_eos.models.hub import HubModel, find_hub_model, remote_header
+from rho_eos.models.family import Family, find_family
+from rho_eos.models.hub import RemoteFile, fetch_weights, find_hub_folder, remote_weights
 from rho_eos.models.known import EMBEDDED, did_you_mean
 from rho_eos.models.placement import Placement
 from rho_eos.models.quantize import quantize
-from rho_eos.models.sanity import (
-    check_amount,
-    check_built,
-    check_config,
-    check_files,
-    read_json,
-)
+from rho_eos.models.sanity import check_amount, check_built, check_config, check_files, read_json
 from rho_eos.models.special_tokens import find_special_tokens
+from rho_eos.models.weights import measure, weight_files
 from rho_eos.models.widening import widen
 
 #: Tokenizers that a repository ships as code, and the class of transformers they copy.
@@ -48,6 +34,7 @@ class Checkpoint:
     """
 
     folder: Path
+    family: Family
     config: Any
     tokenizer: Any  # None where the folder has no tokenizer: prompts are token ids then
     special: SpecialTokens
@@ -55,38 +42,45 @@ class Checkpoint:
     parameters: int
     stored_bytes: int
     stored_dtypes: tuple[str, ...]  # that of most weights first
-    hub: HubModel | None = None
+    repo: str | None = None  # of a Hub model
+    remote: Mapping[str, RemoteFile] = field(default_factory=dict)  # weights not fetched yet
 
     @property
-    def family(self) -> str:
-        return str(self.config.model_type)
+    def commit(self) -> str | None:
+        """The commit of a Hub model, which may be named by a branch."""
+        return self.folder.name if self.repo else None
 
     @property
     def context_length(self) -> int:
         """What the model was trained on, which may be less than its config promises."""
         promised = int(self.config.max_position_embeddings)
-        return min(promised, FAMILIES[self.family].context_limit or promised)
+        return min(promised, self.family.context_limit or promised)
 
 
 def open_checkpoint(config: EngineConfig) -> Checkpoint:
     """Find the checkpoint, asking the Hub if need be, and check that it can be loaded."""
-    folder, hub = find_folder(config.model, config.revision)
+    folder, repo = find_folder(config.model, config.revision)
     check_files(folder)
-    model_config = _read_config(folder)
-    tokenizer = _read_tokenizer(folder)
+    family, model_config = _read_config(folder)
+    tokenizer = _read_tokenizer(folder, model_config)
+    special = find_special_tokens(config, family, model_config, tokenizer)
     files = weight_files(folder)
-    parameters, stored_bytes, dtypes = measure(files, hub)
+    missing = [file.name for file in files if not file.exists()]
+    remote = remote_weights(repo, folder.name, missing) if repo else {}
+    parameters, stored, dtypes = measure(files, remote)
     check_amount(model_config, parameters)
     return Checkpoint(
         folder,
+        family,
         model_config,
         tokenizer,
-        find_special_tokens(config, model_config, tokenizer),
+        special,
         files,
         parameters,
-        stored_bytes,
+        stored,
         dtypes,
-        hub,
+        repo,
+        remote,
     )
 
 
@@ -95,16 +89,20 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
 
     What is kept as it was stored stays mapped; what is quantised is so one weight after the other.
     """
+    from rho_eos.models.attention import PACKED  # with transformers' modelling code
+
     quantized = placement.quantization != "none"
     mixed = placement.precision.weights != placement.precision.compute
-    separate = FAMILIES[checkpoint.family].separate if quantized or mixed else None
-    if checkpoint.hub is not None:
-        fetch_weights(checkpoint.hub, checkpoint.files)
+    if checkpoint.repo is not None:
+        fetch_weights(checkpoint.repo, checkpoint.folder, checkpoint.remote)
+    model_class = checkpoint.family.masked_lm
+    if model_class.separate is not None and (quantized or mixed):
+        model_class = model_class.separate
     progress = transformers.utils.logging
     if checkpoint.stored_bytes < _LARGE:
         progress.disable_progress_bar()
     try:
-        model = (separate or AutoModelForMaskedLM).from_pretrained(
+        model = model_class.from_pretrained(
             checkpoint.folder,
             config=checkpoint.config,
             dtype=placement.stored if quantized else placement.precision.weights,
@@ -128,23 +126,12 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
     return model.to(placement.device)
 
 
-def choose_device(name: str) -> torch.device:
-    """`auto` takes the best there is; a device that is asked for and absent is an error."""
-    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
-    if name == "auto":
-        return torch.device("cuda" if cuda else "mps" if mps else "cpu")
-    kind, _, index = name.partition(":")
-    if kind not in ("cpu", "cuda", "mps") or (index and not index.isdigit()):
-        raise UserError(f"device is {name!r}, but takes auto, cpu, cuda, cuda:N or mps")
-    if (kind == "cuda" and not cuda) or (kind == "mps" and not mps):
-        raise UserError(f"device is {name!r}, but this machine has no {kind}")
-    if kind == "cuda" and index and int(index) >= torch.cuda.device_count():
-        raise UserError(f"device is {name!r}, but there are only {torch.cuda.device_count()} GPUs")
-    return torch.device(name)
+def find_folder(model: str, revision: str | None = None) -> tuple[Path, str | None]:
+    """An embedded model, a local folder, or a Hub id: its folder may still lack the weights.
 
-
-def find_folder(model: str, revision: str | None = None) -> tuple[Path, HubModel | None]:
-    """An embedded model, a local folder, or a Hub id, whose folder may still lack the weights."""
+    Returns:
+        The folder, and the Hub id where it is one.
+    """
     if model in EMBEDDED:
         return EMBEDDED[model], None
     path = Path(model).expanduser()
@@ -155,11 +142,10 @@ def find_folder(model: str, revision: str | None = None) -> tuple[Path, HubModel
     looks_like_path = model.startswith((".", "/", "~")) or model.count("/") != 1
     if looks_like_path:
         raise UserError(f"no such model: there is no folder {model!r}{did_you_mean(model)}")
-    hub = find_hub_model(model, revision)
-    return hub.folder, hub
+    return find_hub_folder(model, revision), model
 
 
-def _read_config(folder: Path) -> Any:
+def _read_config(folder: Path) -> tuple[Family, Any]:
     path = folder / "config.json"
     if not path.exists():
         raise UserError(f"{folder} has no config.json, so it is no checkpoint folder")
@@ -170,13 +156,13 @@ def _read_config(folder: Path) -> Any:
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config = family.config.from_dict(content)
         check_built(config)
     except UserError:
         raise
     except Exception as error:  # fields of any type lead to errors of any type
         raise UserError(f"{path} is no usable {family.name} config: {_reason(error)}") from error
-    return config
+    return family, config
 
 
 def _reason(error: BaseException) -> str:
@@ -186,14 +172,14 @@ def _reason(error: BaseException) -> str:
     return lines[0] if known and lines[0] else f"{type(error).__name__}: {lines[0]}"
 
 
-def _read_tokenizer(folder: Path) -> Any:
+def _read_tokenizer(folder: Path, config: Any) -> Any:
     settings = folder / "tokenizer_config.json"
     whole = (folder / "tokenizer.json").exists()
     if not settings.exists() and not whole:
         return None
     declared = read_json(settings) if settings.exists() else {}
     kind = str(declared.get("tokenizer_class"))
-    loader: Any = AutoTokenizer
+    loader: Any = transformers.AutoTokenizer
     if kind in NATIVE_TOKENIZERS:
         loader = getattr(transformers, NATIVE_TOKENIZERS[kind])
     elif "auto_map" in declared and not hasattr(transformers, kind):
@@ -201,64 +187,11 @@ def _read_tokenizer(folder: Path) -> Any:
             raise UserError(
                 f"the tokenizer in {folder} is a {kind}, its own code, which is never run"
             )
-        loader = PreTrainedTokenizerFast  # tokenizer.json says all that is needed
+        loader = transformers.PreTrainedTokenizerFast  # tokenizer.json says all that is needed
     try:
-        tokenizer = loader.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = loader.from_pretrained(folder, config=config, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises plain Exception for a bad file
         raise UserError(f"cannot read the tokenizer in {folder}: {_reason(error)}") from error
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise UserError(f"the tokenizer in {folder} is a {kind}, which has no fast form")
     return tokenizer
-
-
-def weight_files(folder: Path) -> tuple[Path, ...]:
-    """Where the weights are, or will be when they are fetched."""
-    index = folder / "model.safetensors.index.json"
-    single = folder / "model.safetensors"
-    if single.exists() or not index.exists():  # transformers takes the single one, too
-        return (single,)
-    shards = read_json(index).get("weight_map")
-    names = sorted(set(map(str, shards.values()))) if isinstance(shards, dict) else []
-    if not names or any(not _is_file_name(name) for name in names):
-        raise UserError(f"{index} is damaged: its weight_map does not name files of its folder")
-    return tuple(folder / name for name in names)
-
-
-def _is_file_name(name: str) -> bool:
-    """A weight file beside its index: neither a path nor anything else."""
-    return name.endswith(".safetensors") and not set(name) & set("/\\\0") and name[0] != "."
-
-
-def measure(files: tuple[Path, ...], hub: HubModel | None) -> tuple[int, int, tuple[str, ...]]:
-    """Parameters, bytes, and dtypes with that of most weights first, from the files' headers.
-
-    A damaged file is named.
-    """
-    parameters: Counter[str] = Counter()
-    stored = 0
-    for file in files:
-        if file.exists():
-            count, size = _header(file), file.stat().st_size
-        elif hub is not None:
-            count, size = remote_header(hub, file.name)
-        else:
-            raise UserError(
-                f"{file.parent} has no {file.name} (weights are read from safetensors only)"
-            )
-        parameters += count
-        stored += size
-    dtypes = tuple(dtype for dtype, _ in parameters.most_common())
-    return parameters.total(), stored, dtypes
-
-
-def _header(file: Path) -> Counter[str]:
-    """How many numbers of each dtype it holds."""
-    parameters: Counter[str] = Counter()
-    try:
-        with safe_open(file, framework="pt") as weights:
-            for key in weights.keys():  # noqa: SIM118 (not a dict)
-                piece = weights.get_slice(key)
-                parameters[str(piece.get_dtype())] += torch.Size(piece.get_shape()).numel()
-    except (SafetensorError, OSError, RuntimeError, OverflowError) as error:
-        raise UserError(f"{file} is damaged or incomplete: {error}") from error
-    return parameters

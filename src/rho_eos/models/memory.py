@@ -1,6 +1,6 @@
-"""How much memory a model needs, and how much there is: asked before loading.
+"""How much memory a model needs, and how much is free. Both are asked before loading.
 
-A machine that runs out while loading kills the process, or its neighbours, without a word.
+A machine that runs out of memory ends this process, or another, without a message.
 """
 
 from pathlib import Path
@@ -28,31 +28,27 @@ def free_memory(device: torch.device) -> int | None:
 def _free_ram() -> int | None:
     """What can be had without swapping, where the file cache gives way, and within a container."""
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvail"))
-    except (OSError, StopIteration, ValueError):
-        return _free_ram_elsewhere()
-    return min([free, *_free_in_container()])
-
-
-def _free_ram_elsewhere() -> int | None:
+        free = _listed("/proc/meminfo", "MemAvailable:") * 1024
+    except (OSError, StopIteration, ValueError):  # not Linux
+        try:
+            import psutil  # type: ignore[import-untyped]
+        except ModuleNotFoundError:
+            return None
+        return int(psutil.virtual_memory().available)
     try:
-        import psutil  # type: ignore[import-untyped]
-    except ModuleNotFoundError:
-        return None
-    return int(psutil.virtual_memory().available)
+        group = Path("/sys/fs/cgroup")
+        limit = int((group / "memory.max").read_text(encoding="ascii"))
+        used = int((group / "memory.current").read_text(encoding="ascii"))
+        cache = _listed(group / "memory.stat", "inactive_file")
+    except (OSError, StopIteration, ValueError):  # no container, or one without a limit
+        return free
+    return min(free, max(0, limit - used + cache))
 
 
-def _free_in_container() -> list[int]:
-    folder = Path("/sys/fs/cgroup")
-    try:
-        limit = (folder / "memory.max").read_text(encoding="ascii").strip()
-        used = int((folder / "memory.current").read_text(encoding="ascii"))
-        stat = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
-        cache = next(int(line.split()[1]) for line in stat if line.startswith("inactive_file "))
-    except (OSError, StopIteration, ValueError):
-        return []
-    return [max(0, int(limit) - used + cache)] if limit.isdigit() else []
+def _listed(path: str | Path, name: str) -> int:
+    """The number that follows a name in a list of the kernel's."""
+    lines = map(str.split, Path(path).read_text(encoding="ascii").splitlines())
+    return next(int(line[1]) for line in lines if line[0] == name)
 
 
 def needed_memory(

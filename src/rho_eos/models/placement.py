@@ -1,4 +1,4 @@
-"""Where and how a model runs: decided before anything is loaded, said in one line, written down."""
+"""Where and how a model runs: its device, precision and format, decided before it is loaded."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,6 +56,21 @@ class Placement:
         return f"{self.device}, {how}, {quantized}; needs {gigabytes(self.needed)}{free}"
 
 
+def choose_device(name: str) -> torch.device:
+    """`auto` takes the best there is; a device that is asked for and absent is an error."""
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    if name == "auto":
+        return torch.device("cuda" if cuda else "mps" if mps else "cpu")
+    kind, _, index = name.partition(":")
+    if kind not in ("cpu", "cuda", "mps") or (index and not index.isdigit()):
+        raise UserError(f"device is {name!r}, but takes auto, cpu, cuda, cuda:N or mps")
+    if (kind == "cuda" and not cuda) or (kind == "mps" and not mps):
+        raise UserError(f"device is {name!r}, but this machine has no {kind}")
+    if kind == "cuda" and index and int(index) >= torch.cuda.device_count():
+        raise UserError(f"device is {name!r}, but there are only {torch.cuda.device_count()} GPUs")
+    return torch.device(name)
+
+
 def place(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placement:
     """The best way that fits into free memory; where none does, what would, in one sentence."""
     best = describe(config, checkpoint, device)
@@ -67,61 +82,42 @@ def place(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placem
 def describe(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placement:
     """The same, but where none fits, the one that needs least."""
     check_available(config.quantization, device)
-    free = memory.free_memory(device)
-    ways = list(_ways(config, checkpoint, device, config.dtype, config.quantization, free))
-    fitting = (way for way in ways if free is None or way.needed <= free)
+    ways = list(_ways(config, checkpoint, device))
+    fitting = (way for way in ways if way.free is None or way.needed <= way.free)
     return next(fitting, min(ways, key=lambda way: way.needed))
 
 
-def _ways(
-    config: EngineConfig,
-    checkpoint: Any,
-    device: torch.device,
-    dtype: str,
-    quantization: str,
-    free: int | None,
-) -> Iterator[Placement]:
+def _ways(config: EngineConfig, checkpoint: Any, device: torch.device) -> Iterator[Placement]:
+    free = memory.free_memory(device)
     stored = stored_dtype(checkpoint.stored_dtypes)
     positions = min(config.max_positions, checkpoint.context_length)
-    precisions = choices_of_precision(dtype, device, stored)
-    if quantization != "none":  # for the sake of memory, so what is left wide is not widened
+    precisions = choices_of_precision(config.dtype, device, stored)
+    if config.quantization != "none":  # to save memory, so what is left wide is not widened
         precisions.reverse()
     for precision in precisions:
         needed = needed_memory(
-            checkpoint, precision, quantization, positions, config.logits_megabytes * 2**20
+            checkpoint, precision, config.quantization, positions, config.logits_megabytes * 2**20
         )
-        yield Placement(device, precision, quantization, stored, needed, free)
+        yield Placement(device, precision, config.quantization, stored, needed, free)
 
 
 def _too_large(config: EngineConfig, checkpoint: Any, tried: Placement) -> str:
+    """That it does not fit as asked, and which options would make it fit."""
     assert tried.free is not None
-    options = {
-        f"--{name} {value}": way.needed
-        for name, value in (
-            ("dtype", "bfloat16"),
-            ("quantization", "int8"),
-            ("quantization", "int4"),
-        )
-        for way in _other_ways(config, checkpoint, tried, name, value)
-        if way.needed < tried.needed
-    }
-    fitting = {option: size for option, size in options.items() if size <= tried.free}
-    listed = ", ".join(f"{option} ({gigabytes(size)})" for option, size in fitting.items())
-    advice = f"these would fit: {listed}" if fitting else "nothing that is offered here would fit"
+    fitting = []
+    for name, value in (("dtype", "bfloat16"), ("quantization", "int8"), ("quantization", "int4")):
+        other = config.replaced(**{name: value})
+        try:
+            check_available(other.quantization, tried.device)
+        except UserError:
+            continue
+        needed = min(way.needed for way in _ways(other, checkpoint, tried.device))
+        if needed < tried.needed and needed <= tried.free:
+            fitting.append(f"--{name} {value} ({gigabytes(needed)})")
+    advice = "nothing that is offered here would fit"
+    if fitting:
+        advice = f"these would fit: {', '.join(fitting)}"
     return (
         f"{config.model} needs {gigabytes(tried.needed)} of memory on {tried.device} as asked, "
         f"but {gigabytes(tried.free)} are free; {advice}"
     )
-
-
-def _other_ways(
-    config: EngineConfig, checkpoint: Any, tried: Placement, name: str, value: str
-) -> list[Placement]:
-    dtype = value if name == "dtype" else config.dtype
-    quantization = value if name == "quantization" else config.quantization
-    try:
-        check_available(quantization, tried.device)
-    except UserError:
-        return []
-    ways = _ways(config, checkpoint, tried.device, dtype, quantization, tried.free)
-    return [min(ways, key=lambda way: way.needed)]

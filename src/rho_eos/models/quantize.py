@@ -1,13 +1,13 @@
-"""Smaller weights for the layers: int8 to be faster, int4 to need less memory.
+"""Quantised weights for the layers: int8 for speed, int4 for less memory.
 
-On a CPU forwards of diffusion models are bound by arithmetic, since whole canvases are computed, so
-int8 quantises activations too, each position for itself, and multiplies bytes. Sums of bytes are
-exact, so a row does not notice its batch mates. int4 keeps activations as they are: its weights are
-smaller still and its products slower. On CUDA torchao does both. Embedding and vocabulary
-projection stay as they are: there an error is not averaged out by any layer behind it.
+A diffusion model computes whole canvases, so on a CPU its forwards are bound by arithmetic. int8
+therefore quantises activations too, each position by itself, and multiplies bytes. Sums of bytes
+are exact, so a row's result does not depend on its batch. int4 keeps activations as they are: its
+weights are smaller still and its products slower. On CUDA torchao does both. Embedding and
+vocabulary projection are not quantised, because no later layer averages out their error.
 
-Weights are quantised one after the other, out of a memory-mapped file: the peak is the quantised
-model and one weight.
+Weights are quantised one after the other out of a memory-mapped file, so that the most memory in
+use is the quantised model and one weight.
 """
 
 from functools import cache

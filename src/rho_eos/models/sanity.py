@@ -1,8 +1,8 @@
-"""A checkpoint folder before anything in it is believed: files are files, and sizes are sizes.
+"""Checks of a checkpoint folder that come before transformers reads it.
 
-transformers builds whatever a config describes, and reads whatever lies there. So what would make
-it wait, or take all memory, or fail with words about something else, is refused here first, in one
-sentence. Nothing here needs more than the small files and the headers of the weights.
+transformers builds whatever a config describes, and reads whatever file lies there. What would make
+it wait, take all memory, or fail with an error about something else is refused here first, in one
+sentence. These checks need only the small files and the headers of the weights.
 """
 
 import json
@@ -17,35 +17,23 @@ from rho_eos.base.settings import shown
 
 #: Kinds of files that are read, and the bytes that none of them comes near. Weights have no limit
 #: here: of them only headers are read before memory is asked for.
-_LARGEST = {
-    ".json": 256 * 2**20,
+_LARGEST = dict.fromkeys((".json", ".txt", ".model"), 256 * 2**20) | {
     ".jinja": 2**20,
-    ".txt": 256 * 2**20,
-    ".model": 256 * 2**20,
     ".safetensors": math.inf,
 }
 _LARGEST_CONFIG = 4 * 2**20
 _MOST_FILES = 10_000
-#: Fields that are sizes, with the largest that any model comes near. Families use various names.
-_SIZES = {
-    **dict.fromkeys(("num_hidden_layers", "n_layers"), 1024),
-    **dict.fromkeys(
-        ("num_attention_heads", "n_heads", "num_key_value_heads", "n_kv_heads"), 65_536
-    ),
-    **dict.fromkeys(("hidden_size", "d_model", "head_dim", "mlp_ratio"), 2**20),
-    **dict.fromkeys(
-        (
-            "intermediate_size",
-            "mlp_hidden_size",
-            "dense_intermediate_size",
-            "expert_intermediate_size",
-        ),
-        2**24,
-    ),
-    **dict.fromkeys(("vocab_size", "embedding_size"), 2**24),
-    **dict.fromkeys(("max_position_embeddings", "max_sequence_length"), 2**30),
-    **dict.fromkeys(("num_experts", "num_experts_per_tok"), 65_536),
+#: Fields that are sizes, by the largest that any model comes near. Families use various names.
+_BOUNDS = {
+    1024: "num_hidden_layers n_layers",
+    2**16: "num_attention_heads n_heads num_key_value_heads n_kv_heads num_experts "
+    "num_experts_per_tok",
+    2**20: "hidden_size d_model head_dim mlp_ratio",
+    2**24: "intermediate_size mlp_hidden_size dense_intermediate_size expert_intermediate_size "
+    "vocab_size embedding_size",
+    2**30: "max_position_embeddings max_sequence_length",
 }
+_SIZES = {field: largest for largest, fields in _BOUNDS.items() for field in fields.split()}
 #: What a model is built from, whatever its family calls it.
 _NEEDED = (
     "hidden_size",
@@ -60,7 +48,7 @@ _IDS = ("mask_token_id", "eos_token_id", "bos_token_id", "pad_token_id")
 
 
 def check_files(folder: Path) -> None:
-    """Only regular files of sane size are read: a pipe would wait for ever, a device never end."""
+    """Refuse files that are not regular (reading a pipe may never end) or that are too large."""
     try:
         entries = [path for path in folder.iterdir() if path.suffix in _LARGEST]
         entries += (folder / "additional_chat_templates").glob("*.jinja")
@@ -123,7 +111,7 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def check_built(config: Any) -> None:
-    """Of a config that was read: heads share the width equally, and rotation takes pairs."""
+    """Check a config object: heads share the width equally and have an even width."""
     for field in _NEEDED:
         if type(getattr(config, field, None)) is not int:
             raise UserError(f"the config has no {field}")
@@ -138,7 +126,7 @@ def check_built(config: Any) -> None:
 
 
 def check_amount(config: Any, stored: int) -> None:
-    """What is built is about what is stored: nothing larger is allocated for a small file."""
+    """Refuse a config that describes many more parameters than are stored."""
     described = described_parameters(config)
     if described > 2 * stored + 2**16:
         raise UserError(
@@ -148,7 +136,7 @@ def check_amount(config: Any, stored: int) -> None:
 
 
 def described_parameters(config: Any) -> int:
-    """About how many there are, without norms and biases."""
+    """About how many parameters a config describes, without norms and biases."""
     hidden, layers = config.hidden_size, config.num_hidden_layers
     width = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
     heads = config.num_attention_heads + (config.num_key_value_heads or config.num_attention_heads)

@@ -1,7 +1,7 @@
-"""Weights kept in 16 bit and products made in float32: half the memory for the same numbers.
+"""Layers that keep their weights in 16 bit and multiply in float32: half the memory, same results.
 
-A weight is widened when it is used, a few rows of it at a time, so that beside the weights only one
-such piece exists in float32.
+A weight is widened to float32 when it is used, a few rows at a time, so that only one such piece
+exists in float32 at any moment.
 """
 
 import torch

@@ -13,8 +13,8 @@ import torch
 from rho_eos.config import EngineConfig
 from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.models.hub import checksums
-from rho_eos.models.loading import Checkpoint, choose_device, open_checkpoint
-from rho_eos.models.placement import describe
+from rho_eos.models.loading import Checkpoint, open_checkpoint
+from rho_eos.models.placement import choose_device, describe
 
 _TOKENIZER_FILES = ("tokenizer*", "vocab*", "merges*", "chat_template*", "*tokens*.json")
 PACKAGES = ("rho-eos", "torch", "transformers", "tokenizers", "numpy", "math-verify")
@@ -47,7 +47,7 @@ def model_hash(config: EngineConfig) -> str:
 
 def _weights(checkpoint: Checkpoint) -> str:
     """Of a Hub model the Hub's own checksums: a driver of a cluster need not have the weights."""
-    known = checksums(checkpoint.files, checkpoint.hub)
+    known = checksums(checkpoint.files, checkpoint.remote)
     if known is None:
         return fingerprint(checkpoint.files)
     lines = "".join(f"{name} {known[name]}\n" for name in sorted(known))

@@ -6,45 +6,50 @@ under the names its authors use, and asked for where there is none.
 
 from typing import Any
 
-from transformers import LlamaConfig, LlamaModel, LlamaPreTrainedModel
+from transformers import PreTrainedConfig
 
-from rho_eos.base.errors import UserError
-from rho_eos.models.backbone import BidirectionalStack, MaskedDiffusionHead
-from rho_eos.models.family import Family, FamilyConfig, by_model_type
+from rho_eos.models.family import Family, FamilyConfig, register_family
 
 
-class ILLaDAConfig(FamilyConfig, LlamaConfig):
+class ILLaDAConfig(FamilyConfig, PreTrainedConfig):
+    """Llama's fields. Llama's own class imports modelling code, which takes a second."""
+
     model_type = "illada"
     architecture = "ILLaDAForCausalLM"
+    supported = {"layer_norm_eps": None}  # a number asks for LayerNorm in place of RMSNorm
+
+    vocab_size: int = 32000
+    hidden_size: int = 4096
+    intermediate_size: int = 11008
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    hidden_act: str = "silu"
+    max_position_embeddings: int = 2048
+    initializer_range: float = 0.02
+    rms_norm_eps: float = 1e-6
     layer_norm_eps: float | None = None
-    mask_token_id: int | None = None
-    # Llama's own defaults are ids of another tokenizer.
+    tie_word_embeddings: bool = False
+    rope_parameters: dict[str, Any] | None = None
+    attention_bias: bool = False
+    attention_dropout: float = 0.0
+    mlp_bias: bool = False
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
-        if self.layer_norm_eps is not None:
-            raise UserError(
-                f"illada config field layer_norm_eps is {self.layer_norm_eps!r}, which asks for "
-                "LayerNorm; only RMSNorm (layer_norm_eps null) is supported"
-            )
+        self.head_dim = self.head_dim or self.hidden_size // self.num_attention_heads
+        self.num_key_value_heads = self.num_key_value_heads or self.num_attention_heads
         super().__post_init__(**kwargs)
 
 
-class ILLaDAModel(BidirectionalStack, LlamaModel):
-    config_class = ILLaDAConfig
-
-
-class ILLaDAForMaskedLM(MaskedDiffusionHead, LlamaPreTrainedModel):
-    config_class = ILLaDAConfig
-    stack_class = ILLaDAModel
-
-
-FAMILY = Family(
-    config=ILLaDAConfig,
-    stack=ILLaDAModel,
-    masked_lm=ILLaDAForMaskedLM,
-    matches=by_model_type("illada"),
-    mask_names=("<[MASK]>", "<|mdm_mask|>", "<|mask|>"),
-    end_of_turn_names=("<|eot_id|>", "<|role_end|>", "<|im_end|>"),
+register_family(
+    Family(
+        config=ILLaDAConfig,
+        layers="Llama",
+        mask_names=("<[MASK]>", "<|mdm_mask|>", "<|mask|>"),
+        end_of_turn_names=("<|eot_id|>", "<|role_end|>", "<|im_end|>"),
+    )
 )

@@ -6,31 +6,12 @@ is again one that the family's own code can read. LLaDA-MoE shares the model typ
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from transformers import LlamaModel, LlamaPreTrainedModel, PreTrainedConfig
-from transformers.core_model_loading import WeightRenaming
+from transformers import PreTrainedConfig
 
 from rho_eos.base.errors import UserError
-from rho_eos.models.backbone import BidirectionalStack, MaskedDiffusionHead
-from rho_eos.models.family import Family, FamilyConfig, supports_only
-from rho_eos.models.rotation import FullPrecisionAttention
-
-#: Options of the published config that the checkpoints we know leave at these values.
-_ONLY_SUPPORTED: dict[str, Any] = {
-    "block_type": "llama",
-    "layer_norm_type": "rms",
-    "activation_type": "silu",
-    "rope": True,
-    "alibi": False,
-    "include_bias": False,
-    "include_qkv_bias": False,
-    "bias_for_layer_norm": False,
-    "attention_layer_norm": False,
-    "input_emb_norm": False,
-    "scale_logits": False,
-    "clip_qkv": None,
-}
+from rho_eos.models.family import Family, FamilyConfig, register_family
 
 
 class LLaDAConfig(FamilyConfig, PreTrainedConfig):
@@ -39,6 +20,20 @@ class LLaDAConfig(FamilyConfig, PreTrainedConfig):
     model_type = "llada"
     architecture = "LLaDAModelLM"
     required = ("d_model", "n_layers", "n_heads", "vocab_size")
+    supported: ClassVar[Mapping[str, Any]] = {
+        "block_type": "llama",
+        "layer_norm_type": "rms",
+        "activation_type": "silu",
+        "rope": True,
+        "alibi": False,
+        "include_bias": False,
+        "include_qkv_bias": False,
+        "bias_for_layer_norm": False,
+        "attention_layer_norm": False,
+        "input_emb_norm": False,
+        "scale_logits": False,
+        "clip_qkv": None,
+    }
     attribute_map = {
         "hidden_size": "d_model",
         "num_hidden_layers": "n_layers",
@@ -66,22 +61,9 @@ class LLaDAConfig(FamilyConfig, PreTrainedConfig):
     rms_norm_eps: float = 1e-5
     init_std: float = 0.02
     weight_tying: bool = False
-    block_type: str = "llama"
-    layer_norm_type: str = "rms"
     layer_norm_with_affine: bool = True
-    activation_type: str = "silu"
-    rope: bool = True
     rope_full_precision: bool = True
-    alibi: bool = False
-    include_bias: bool = False
-    include_qkv_bias: bool | None = False
-    bias_for_layer_norm: bool | None = False
-    attention_layer_norm: bool = False
-    input_emb_norm: bool = False
-    scale_logits: bool = False
-    clip_qkv: float | None = None
     attention_dropout: float = 0.0
-    mask_token_id: int | None = None
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
     pad_token_id: int | None = None
@@ -90,7 +72,6 @@ class LLaDAConfig(FamilyConfig, PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         if kwargs.get("num_experts"):
             raise UserError("a LLaDA config with num_experts is a LLaDAMoEConfig")
-        supports_only(self, _ONLY_SUPPORTED)
         self.n_kv_heads = self.n_kv_heads or self.n_heads
         self.mlp_hidden_size = self.mlp_hidden_size or self.mlp_ratio * self.d_model
         # The published code sizes its embedding by embedding_size where that is given.
@@ -107,49 +88,16 @@ class LLaDAConfig(FamilyConfig, PreTrainedConfig):
         return fields
 
 
-class LLaDAModel(BidirectionalStack, LlamaModel):
-    config_class = LLaDAConfig
-
-    def __init__(self, config: LLaDAConfig) -> None:
-        super().__init__(config)
-        if config.rope_full_precision:
-            self.rotates_in_float32 = True
-            for layer in self.layers:
-                layer.self_attn.__class__ = FullPrecisionAttention  # the same weights
-
-
-class LLaDAForMaskedLM(MaskedDiffusionHead, LlamaPreTrainedModel):
-    config_class = LLaDAConfig
-    stack_class = LLaDAModel
-
-
-def _block(ours: str, published: str) -> WeightRenaming:
-    return WeightRenaming(rf"transformer\.blocks\.(\d+)\.{published}\.", rf"layers.\1.{ours}.")
-
-
 def without_experts(config: Mapping[str, Any]) -> bool:
     return config.get("model_type") == "llada" and not config.get("num_experts")
 
 
-FAMILY = Family(
-    config=LLaDAConfig,
-    stack=LLaDAModel,
-    masked_lm=LLaDAForMaskedLM,
-    matches=without_experts,
-    weights=(  # to the names in transformers' Llama
-        _block("self_attn.q_proj", "q_proj"),
-        _block("self_attn.k_proj", "k_proj"),
-        _block("self_attn.v_proj", "v_proj"),
-        _block("self_attn.o_proj", "attn_out"),
-        _block("mlp.gate_proj", "ff_proj"),
-        _block("mlp.up_proj", "up_proj"),
-        _block("mlp.down_proj", "ff_out"),
-        _block("input_layernorm", "attn_norm"),
-        _block("post_attention_layernorm", "ff_norm"),
-        WeightRenaming(r"^model\.transformer\.wte", r"model.embed_tokens"),
-        WeightRenaming(r"^model\.transformer\.ln_f", r"model.norm"),
-        WeightRenaming(r"^model\.transformer\.ff_out", r"lm_head"),
-    ),
-    mask_names=("<|mdm_mask|>",),
-    end_of_turn_names=("<|eot_id|>",),
+register_family(
+    Family(
+        config=LLaDAConfig,
+        layers="rho_eos.models.layers.llada:LLaDAForMaskedLM",
+        matches=without_experts,
+        mask_names=("<|mdm_mask|>",),
+        end_of_turn_names=("<|eot_id|>",),
+    )
 )
