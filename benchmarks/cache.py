@@ -3,7 +3,6 @@
     python -m benchmarks.cache                     # 200 held-out problems a task, about two hours
     python -m benchmarks.cache --limit 20          # a first look
     python -m benchmarks.cache --parts seconds     # only the times: these want a quiet machine
-    python -m benchmarks.cache --parts compile     # whether compiled layers pay for windows here
 
 Counts: {fixed 256, fixed 512, Asym, Sym, scout} × {exact, window, block-wise dual cache} at τ
 0.9 and at τ 0.999, where the model commits 3 to 4 tokens a forward, as 8B models do: positions
@@ -17,28 +16,22 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.problems import REPORTED, questions
 from rho_eos import LLM, DecodeParams
-from rho_eos.models.attention import PackedRows
-from rho_eos.text.ask import Ask
-from tests.reference.bridge import rule_of
-from tests.reference.cached import dual_cache_decode
-from tests.reference.decoder import Ids, returned_tokens
 
 POLICIES: dict[str, dict[str, Any]] = {
     "fixed 256": {"policy": "fixed", "initial_length": 256},
     "fixed 512": {"policy": "fixed", "initial_length": 512},
     "Asym from 64": {"preset": "asym"},
     "Sym from 64": {"preset": "sym"},
+    "DAEDAL from 64": {"policy": "daedal"},
     "scout": {"policy": "scout"},
 }
 MODES = ("exact", "window", "dual", "dual, early stop")
@@ -49,44 +42,6 @@ ACCURACY = 0.005  # at most so much less
 TIMED = 24  # problems a task for the seconds: few have a long end with few rows
 
 
-class Kept:
-    """Keys and values of one row for the dual cache; nothing of the engine's."""
-
-    def __init__(self) -> None:
-        self.layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self.at: torch.Tensor | None = None
-
-    def update(
-        self, layer: int, key: torch.Tensor, value: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        if self.at is None:
-            self.layers[layer] = key.clone(), value.clone()
-        else:
-            for whole, part in zip(self.layers[layer], (key, value), strict=True):
-                whole[:, :, self.at] = part
-        return self.layers[layer]
-
-
-def dual_cache(llm: LLM, prompt: list[int], params: DecodeParams) -> tuple[list[int], int]:
-    """The tokens of an answer, and the positions computed for it."""
-
-    @torch.inference_mode()
-    def forward(tokens: Sequence[int], compute: Sequence[int], kept: Kept) -> torch.Tensor:
-        at = torch.tensor(compute)
-        kept.at = None if len(at) == len(tokens) else at
-        hidden = llm.model.model(
-            input_ids=torch.tensor(tokens)[at][None],
-            position_ids=at[None],
-            rows=PackedRows((len(at),), (kept,)),
-        ).last_hidden_state[0]
-        logits: torch.Tensor = llm.model.lm_head(hidden).float()
-        return logits
-
-    ids = Ids(llm.special.mask, llm.special.eos, llm.special.ends)
-    result = dual_cache_decode(forward, prompt, rule_of(params), ids, lambda _: Kept())
-    return returned_tokens(result.canvas, ids), result.positions_evaluated
-
-
 def run_cell(
     llm: LLM, how: dict[str, Any], mode: str, limit: int, first: int = 0
 ) -> dict[str, Any]:
@@ -94,29 +49,22 @@ def run_cell(
     asked = questions(limit, first)
     params = parameters(how, mode)
     started = time.perf_counter()
-    if mode.startswith("dual"):
-        answers = [
-            dual_cache(llm, llm.preparer.prepare(Ask(question.prompt, params))[0].prompt, params)
-            for question in asked
-        ]
-        texts = [llm.preparer.detokenize(tokens) for tokens, _ in answers]
-        cost = {"positions": sum(computed for _, computed in answers) / len(asked)}
-    else:
-        outputs = llm.generate([question.prompt for question in asked], params)
-        texts = [output.text for output in outputs]
-        usage = [output.usage for output in outputs]
-        cost = {
-            "positions": sum(each.positions_evaluated for each in usage) / len(asked),
-            "forwards": sum(each.nfe for each in usage) / len(asked),
-            "refreshes": sum(each.refreshes for each in usage) / len(asked),
-        }
+    outputs = llm.generate([question.prompt for question in asked], params)
+    texts = [output.text for output in outputs]
+    usage = [output.usage for output in outputs]
+    cost = {
+        "positions": sum(each.positions_evaluated for each in usage) / len(asked),
+        "forwards": sum(each.nfe for each in usage) / len(asked),
+        "refreshes": sum(each.refreshes for each in usage) / len(asked),
+    }
     seconds = time.perf_counter() - started
     right = sum(question.right(text) for question, text in zip(asked, texts, strict=True))
     return {"accuracy": right / len(asked), **cost, "seconds": seconds, "problems": len(asked)}
 
 
 def parameters(how: dict[str, Any], mode: str) -> DecodeParams:
-    params = DecodeParams(max_new_tokens=512, cache="window" if mode == "window" else "none", **how)
+    cache = {"exact": "none", "window": "window"}.get(mode, "dual")
+    params = DecodeParams(max_new_tokens=512, cache=cache, **how)
     return params.replaced(early_stop=False) if mode == "dual" else params  # as published
 
 
@@ -133,24 +81,10 @@ def run_seconds(llm: LLM, how: dict[str, Any], limit: int, repeats: int) -> dict
     return {mode: median(seconds) for mode, seconds in taken.items()}
 
 
-def run_compiled(llm: LLM, limit: int, repeats: int) -> dict[str, float]:
-    """Window steps of Asym, with layers as they are and compiled, in turn."""
-    models = {"as they are": llm, "compiled": LLM("tiny", max_rows=8, compile=True)}
-    prompts = [question.prompt for question in questions(limit)]
-    params = parameters({"threshold": THRESHOLDS[0], "preset": "asym"}, "window")
-    taken: dict[str, list[float]] = {name: [] for name in models}
-    for number in range(repeats + 1):
-        for name, model in models.items():
-            started = time.perf_counter()
-            model.generate(prompts, params)
-            if number:  # the first time compiles
-                taken[name].append(time.perf_counter() - started)
-    return {name: median(seconds) for name, seconds in taken.items()}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit", type=int, default=REPORTED, help="problems a task")
+    parser.add_argument("--model", default="tiny")
     parser.add_argument("--out", type=Path, default=Path("bench-cache.json"))
     parser.add_argument("--thresholds", default=",".join(map(str, THRESHOLDS)))
     parser.add_argument("--parts", default="counts,seconds")
@@ -158,12 +92,9 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3, help="timed runs of each kind")
     options = parser.parse_args()
     done: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
-    llm = LLM("tiny", max_rows=8)
+    llm = LLM(options.model, max_rows=8, plugin="examples/dual_cache.py")
     console = Console()
     parts = options.parts.split(",")
-    if "compile" in parts:
-        console.print(run_compiled(llm, min(TIMED, options.limit), options.repeats))
-        return 0
     for threshold in (float(text) for text in options.thresholds.split(",")):
         for policy, own in POLICIES.items():
             how = {"threshold": threshold, **own}
@@ -171,7 +102,7 @@ def main() -> int:
             for mode in modes if "counts" in parts else ():
                 if mode not in options.modes:
                     continue
-                key = f"{options.limit} {threshold} {policy} {mode}"
+                key = f"{options.model} {options.limit} {threshold} {policy} {mode}"
                 if key not in done:
                     with console.status(key):
                         done[key] = run_cell(llm, how, mode, options.limit)
@@ -181,11 +112,11 @@ def main() -> int:
                     timed = run_seconds(llm, how, min(TIMED, options.limit), options.repeats)
                 done[f"seconds {threshold} {policy}"] = timed
                 options.out.write_text(json.dumps(done, indent=2) + "\n")
-        show(done, options.limit, threshold, console)
+        show(done, f"{options.model} {options.limit}", threshold, console)
     return 0
 
 
-def show(done: dict[str, Any], limit: int, threshold: float, console: Console) -> None:
+def show(done: dict[str, Any], limit: str, threshold: float, console: Console) -> None:
     table = Table(title=f"τ {threshold}, {limit} problems a task", title_justify="left")
     headings = (
         *("policy", "cache", "right", "positions an answer", "times fewer", "goal"),

@@ -33,7 +33,7 @@ class UntilEos(Policy):
     Params = UntilEosParams
     edits = (Append,)
 
-    def step(self, canvas: Canvas, prediction: Prediction, commit: np.ndarray) -> Step:  # noqa: ARG002
+    def step(self, canvas: Canvas, prediction: Prediction, commit: np.ndarray) -> Step:
         ends = prediction.at(canvas.masked).token == self.special.eos
         room = self.params.max_new_tokens - canvas.length
         if ends.any() or self.special.eos in canvas.cells or room <= 0:

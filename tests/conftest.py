@@ -2,10 +2,8 @@
 
 import collections
 import gc
-import io
 import signal
 import ssl
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -152,21 +150,11 @@ def golden_parameters(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, byte_checkpoint: Path
-) -> Run:
-    """Run a command in this process, on the small checkpoint unless it names a model."""
-    from rho_eos.cli import main
+def own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Policies, commit rules and caches that a test registers are gone after it."""
+    from rho_eos.decoding.registry import CACHES, COMMITS, POLICIES
 
-    def run(*words: object, stdin: str = "", model: object = byte_checkpoint) -> Result:
-        arguments = [str(word) for word in words]
-        if model is not None and arguments[:1] and arguments[0] in ("generate", "chat", "watch"):
-            arguments += ["--model", str(model)]
-        monkeypatch.setattr(sys, "argv", ["rho-eos", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as exited:
-            main()
-        captured = capsys.readouterr()
-        return Result(int(exited.value.code or 0), captured.out, captured.err)
-
-    return run
+    for registry in (POLICIES, COMMITS, CACHES):
+        registry.all()
+        for name in ("_things", "_homes"):
+            monkeypatch.setattr(registry, name, dict(getattr(registry, name)))

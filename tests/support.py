@@ -6,22 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from rho_sandbox import Backend, unavailable
-
-
-class Result(NamedTuple):
-    """What a command ended with, and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Result]
 
 
 def require(condition: bool, reason: str) -> None:

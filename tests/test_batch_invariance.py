@@ -57,7 +57,7 @@ def test_logits_are_equal_alone_and_packed() -> None:
     llm = LLM("tiny")
     canvas = np.full(32, llm.special.mask)
     rows = [
-        RowInput(np.array(llm.preparer.prepare(Ask(prompt, p))[0].prompt), canvas, np.arange(32))
+        RowInput(llm.preparer.prepare(Ask(prompt, p))[0].canvas.prompt, canvas, np.arange(32))
         for prompt, p in zip(PROMPTS, PARAMS["greedy"], strict=True)
     ]
 

@@ -13,12 +13,11 @@ import pytest
 from rich.cells import cell_len
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.cli.watch import Screen
 from rho_eos.text.ask import Request
 from rho_eos.views.screen import Screen
 from tests import forks
 from tests.evals.command import Run
-from tests.support import Run, has_content, wait_until
+from tests.support import has_content, wait_until
 from tests.terminal import Terminal
 
 SHORT = ["--initial-length", "16", "--max-new-tokens", "32"]

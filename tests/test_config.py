@@ -21,7 +21,7 @@ from rho_eos.decoding.registry import find_policy, policies
             {"policy": "greedy"},
             "policy",
             "'greedy'",
-            "rho-eos, blocks, cal, daedal, dreamon, fixed, frontier",
+            "rho-eos, blocks, cal, daedal, dreamon, fixed, released, scout",
         ),
         ({"preset": "best"}, "preset", "'best'", "asym, sym"),
         ({"signal": "entropy"}, "signal", "'entropy'", "density, confidence"),

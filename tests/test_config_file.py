@@ -10,7 +10,6 @@ import pytest
 
 from rho_eos import DecodeParams
 from rho_eos.cli import make_app
-from rho_eos.decoding import registry
 from tests.evals.command import Command
 
 
@@ -70,9 +69,8 @@ def test_every_command_takes_one(command: Command, tmp_path: Path) -> None:
 
 
 def test_a_plugin_in_the_file_brings_its_options(
-    command: Command, tmp_path: Path, byte_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, tmp_path: Path, byte_checkpoint: Path, own_parts: None
 ) -> None:
-    monkeypatch.setattr(registry, "_policies", dict(registry.policies()))
     plugin, path = tmp_path / "mine.py", tmp_path / "options.yaml"
     plugin.write_text(
         "from rho_eos import DecodeParams, Policy, Step, register_policy\n"
@@ -83,8 +81,8 @@ def test_a_plugin_in_the_file_brings_its_options(
         "class Mine(Policy):\n"
         "    name = 'from-a-config-file'\n"
         "    Params = Params\n"
-        "    def step(self, view, prediction):\n"
-        "        return Step(view.masked)\n"
+        "    def step(self, canvas, prediction, commit):\n"
+        "        return Step(commit=canvas.masked)\n"
     )
     path.write_text(
         f"plugin: {plugin}\npolicy: from-a-config-file\npatience_of_the_file: 3\n"

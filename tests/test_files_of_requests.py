@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from rho_eos import LLM
-from rho_eos.decoding import registry
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command, Result
 from tests.support import largest_file
@@ -243,14 +242,13 @@ def test_no_bad_line_ends_a_run(job: Job) -> None:
 def test_a_request_that_fails_is_named_by_its_line(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "_policies", dict(registry.policies()))
     plugin = tmp_path / "failing.py"
     plugin.write_text(
         "from rho_eos import Policy, register_policy\n"
         "@register_policy\n"
         "class Failing(Policy):\n"
         "    name = 'failing-at-line-two'\n"
-        "    def step(self, view, prediction):\n"
+        "    def step(self, canvas, prediction, commit):\n"
         "        raise OverflowError\n"
     )
     job.ask({"prompt": "x"}, {"prompt": "x", "policy": "failing-at-line-two"}, {"prompt": "y"})

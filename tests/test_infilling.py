@@ -16,7 +16,7 @@ from rho_eos.decoding.registry import policies
 from rho_eos.embedded.tasks import held_out
 from rho_eos.text.ask import Ask
 from rho_eos.text.infilling import lay_out
-from tests.support import Run
+from tests.evals.command import Run
 
 FIXED = {"policy": "fixed", "initial_length": 6}
 QUESTION = "Write a Python function that takes a list xs:\n1) add 3 to each\n2) reverse the list"
@@ -250,7 +250,7 @@ def test_an_empty_suffix_leaves_a_document_to_go_on_with(llm: LLM) -> None:
 def test_the_canvas_is_bounded_by_what_text_leaves_of_the_context(llm: LLM) -> None:
     params = DecodeParams(policy="cal", initial_length=4, max_new_tokens=10_000)
     [request] = llm.preparer.prepare(Ask("abc", params, suffix="xyz"))
-    assert request.params.max_new_tokens == llm.context_length - request.given_tokens
+    assert request.params.max_new_tokens == llm.context_length - request.canvas.given_length
 
 
 def test_a_hole_in_a_file(run: Run, tmp_path: Path, llm: LLM) -> None:

@@ -81,7 +81,7 @@ def test_the_context_bounds_the_canvas(llm: LLM) -> None:
 
 def test_a_base_model_takes_plain_prompts(tmp_path: Path) -> None:
     base = LLM(str(write_checkpoint(tmp_path, chat_template=None)))
-    ids = base.preparer.prepare(Ask("hi", SHORT))[0].prompt
+    ids = base.preparer.prepare(Ask("hi", SHORT))[0].canvas.prompt.tolist()
     assert base.tokenizer.decode(ids) == "hi"
 
 
@@ -170,7 +170,7 @@ def test_a_dream_tokenizer_loads_without_its_remote_code(
     (folder / "tokenization_dream.py").write_text("raise SystemExit('remote code was run')")
     dream = LLM(str(folder))
     assert dream.special.end_of_turn == 5
-    assert dream.preparer.prepare(Ask("abab", SHORT, raw=True))[0].prompt == [4, 4]
+    assert dream.preparer.prepare(Ask("abab", SHORT, raw=True))[0].canvas.prompt.tolist() == [4, 4]
     assert dream.generate(["ab"], SHORT)[0].usage.nfe > 0
 
 

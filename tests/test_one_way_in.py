@@ -20,7 +20,7 @@ from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.service import Service
 from rho_eos.text.ask import Ask
-from tests.support import Run
+from tests.evals.command import Run
 
 PACKAGE = Path(rho_eos.__file__).parent
 MOST_FILES = 40
@@ -103,7 +103,7 @@ def test_parameters_are_checked_once_however_many_samples(
     assert len(validations) == 1
     assert [request.params.seed for request in requests] == list(range(3, 11))
     for request in requests:  # what was fitted to the context is still good
-        room = llm.context_length - request.given_tokens
+        room = llm.context_length - request.canvas.given_length
         assert request.params.max_new_tokens <= room
         again = DecodeParams.from_mapping(request.params.model_dump())
         assert again == request.params

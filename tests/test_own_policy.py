@@ -11,7 +11,7 @@ import pytest
 from rho_eos import LLM, DecodeParams, Policy, Step, UserError, register_policy
 from rho_eos.base.plugins import load_plugin, plugins_in, without_plugins
 from rho_eos.decoding import registry
-from rho_eos.decoding.registry import find_policy, policies
+from rho_eos.decoding.registry import POLICIES, find_policy, policies
 from rho_eos.decoding.schema import schema
 from tests.evals.command import Command
 from tests.packages import Packages
@@ -24,15 +24,14 @@ from rho_eos import Policy, Step, register_policy
 {decorator}
 class Mine(Policy):
     name = "mine"
-    def step(self, view, prediction):
-        return Step(view.masked)
+    def step(self, canvas, prediction, commit):
+        return Step(commit=canvas.masked)
 """
 
 
 @pytest.fixture(autouse=True)
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Policies that a test registers are gone after it."""
-    monkeypatch.setattr(registry, "_policies", dict(policies()))
+def own_registry(own_parts: None) -> Iterator[None]:
+    """Modules that a test imports are gone after it."""
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -76,9 +75,9 @@ def test_its_parameters_are_checked_like_ours(command: Command) -> None:
     )
     result = command("generate", "--plugin", EXAMPLE, "--policy", "until-eos", "--preset=sym", "x")
     assert result.code == 2
-    assert "policy until-eos has no parameter 'preset'; it is one of rho-eos" in result.err
+    assert "policy until-eos has no parameter 'preset'; it is one of policy rho-eos" in result.err
     result = command("generate", "--plugin", EXAMPLE, "--chunk", 8, "x")
-    assert "policy rho-eos has no parameter 'chunk'; it is one of until-eos" in result.err
+    assert "policy rho-eos has no parameter 'chunk'; it is one of policy until-eos" in result.err
 
 
 def test_eval_beside_asym_compare_and_inspect(
@@ -92,11 +91,7 @@ def test_eval_beside_asym_compare_and_inspect(
     settings = json.loads((tmp_path / "runs" / "mine" / "run.json").read_text())["settings"]
     assert settings["params"]["policy"] == "until-eos" and settings["params"]["chunk"] == 16
     # Whoever reads the runs need not have the policy.
-    monkeypatch.setattr(
-        registry,
-        "_policies",
-        {name: policy for name, policy in policies().items() if name != "until-eos"},
-    )
+    POLICIES.remove("until-eos")
     compared = command("compare", tmp_path / "runs")
     assert compared.code == 0 and "mine" in compared.out and "tiny-gsm" in compared.out
     page = tmp_path / "page.html"
@@ -236,8 +231,8 @@ def test_two_policies_may_share_parameters_and_keep_their_names() -> None:
     class First(Policy):
         name = "first"
 
-        def step(self, view: Any, prediction: Any) -> Step:
-            return Step(view.masked)
+        def step(self, canvas: Any, prediction: Any, commit: Any) -> Step:
+            return Step(commit=canvas.masked)
 
     @register_policy
     class Second(First):
@@ -254,8 +249,8 @@ def test_a_policy_that_never_ends_is_stopped_with_a_sentence(byte_checkpoint: Pa
     class Idle(Policy):
         name = "idle"
 
-        def step(self, view: Any, prediction: Any) -> Step:
-            return Step(view.masked[:0])
+        def step(self, canvas: Any, prediction: Any, commit: Any) -> Step:
+            return Step(commit=canvas.masked[:0])
 
     llm = LLM(str(byte_checkpoint))
     with pytest.raises(RuntimeError, match="policy idle does not come to an end"):

@@ -27,7 +27,7 @@ LIMITS: dict[str, Any] = {
 #: Tail edits, edits in the middle with tokens that no model chose, and cuts of what was committed.
 POLICIES = {
     "rho-eos": DecodeParams(**LIMITS, seed=5),
-    "frontier": DecodeParams(policy="frontier", **LIMITS, seed=5),
+    "scout": DecodeParams(policy="scout", **LIMITS, seed=5),
     "daedal": DecodeParams(policy="daedal", **LIMITS | {"temperature": 3.0}, seed=5),
     "released": DecodeParams(policy="released", **LIMITS, seed=5),
 }
@@ -101,7 +101,7 @@ def test_the_policies_of_these_tests_make_all_kinds_of_edits(
         name: {record.action for output in outputs for record in output.trace}
         for name, outputs in traced.items()
     }
-    assert {"expand", "contract"} <= actions["rho-eos"] and "contract" in actions["frontier"]
+    assert {"expand", "contract"} <= actions["rho-eos"] and "contract" in actions["scout"]
     assert {"expand", "close", "insert"} <= actions["daedal"]
 
 
@@ -153,12 +153,12 @@ def test_a_commits_probability_is_that_of_an_independent_forward(
 
 
 def test_seeds_decide_the_samples_and_batches_do_not(llm: LLM, rolled: dict[str, Rollouts]) -> None:
-    rollouts = rolled["frontier"]
+    rollouts = rolled["scout"]
     assert rollouts.seed.tolist() == [5, 6, 7] * len(PROMPTS)
     assert len({*rollouts.texts}) > len(PROMPTS)  # they do differ
     alone = LLM("tiny", max_rows=1)
     for s in (0, 4, 8):
-        own = POLICIES["frontier"].replaced(seed=int(rollouts.seed[s]))
+        own = POLICIES["scout"].replaced(seed=int(rollouts.seed[s]))
         again = alone.rollout(PROMPTS[s // N], own, n=1)
         length = rollouts.length[s]
         assert again.trajectory is None

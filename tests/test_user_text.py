@@ -122,13 +122,15 @@ def test_lines_of_a_file(
     for raw in (False, True):
         own = added(encode("x", TRIMS, raw=raw))
         job = GenerateJob({}, raw, "", preparer.checkpoint.special, pytest.fail)
-        requests = [preparer.prepare(id=it.id, **it.ask) for it in job.items(path, pytest.fail)]
+        requests = [
+            preparer.prepare(Ask(id=it.id, **it.ask))[0] for it in job.items(path, pytest.fail)
+        ]
         for text, request in zip(lines, requests, strict=False):
-            ids = list(request.prompt)
+            ids = request.canvas.prompt.tolist()
             assert added(ids) == own
             assert TRIMS.decode(ids) == (text if raw else rendered(TRIMS, text))
         for text, request in zip(lines, requests[len(lines) :], strict=True):
-            assert TRIMS.decode(list(request.prompt)) == rendered(TRIMS, text)
+            assert TRIMS.decode(request.canvas.prompt.tolist()) == rendered(TRIMS, text)
 
 
 @pytest.mark.parametrize("options", [[], ["--raw"]], ids=["chat", "raw"])
@@ -158,9 +160,9 @@ def test_the_command_line(
         assert not exited.value.code
     own = added(encode("x", TRIMS, raw=bool(options)))
     for text, request in zip([INJECTION, *everything], seen, strict=True):
-        assert added(list(request.prompt)) == own
+        assert added(request.canvas.prompt.tolist()) == own
         expected = text if options else rendered(TRIMS, text)
-        assert TRIMS.decode(list(request.prompt)) == expected
+        assert TRIMS.decode(request.canvas.prompt.tolist()) == expected
 
 
 def test_roles_and_names_are_no_way_in_either() -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rho_eos.base.errors import UserError
     from rho_eos.base.outputs import FinishReason, Output, StepRecord, Usage
     from rho_eos.base.settings import setting
+    from rho_eos.base.tokens import SpecialTokens
     from rho_eos.config import EngineConfig
     from rho_eos.decoding.cache import Cache
     from rho_eos.decoding.canvas import Canvas
@@ -49,6 +50,7 @@ _HOME = {
     "base.outputs": ("FinishReason", "Output", "StepRecord", "Usage"),
     "rollouts": ("Rollouts",),
     "base.settings": ("setting",),
+    "base.tokens": ("SpecialTokens",),
 }
 
 __all__ = [
@@ -75,6 +77,7 @@ __all__ = [
     "Prediction",
     "Probe",
     "Rollouts",
+    "SpecialTokens",
     "Step",
     "StepEvent",
     "StepRecord",

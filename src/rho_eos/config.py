@@ -23,7 +23,6 @@ class EngineConfig(Settings):
     quantization: Literal["none", "int8", "int4"] = setting(
         "none", "smaller weights of the layers: int8 for speed, int4 for memory"
     )
-    compile: bool = setting(False, "compile the layers (torch.compile): for CUDA, slow to start")
     max_rows: int = setting(32, "sequences per forward", ge=1, le=65_536)
     max_positions: int = setting(
         16384, "prompt and canvas positions per forward, over all rows", ge=1, le=2**30
@@ -59,7 +58,6 @@ class EngineOptions(TypedDict, total=False):
     device: str
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
     quantization: Literal["none", "int8", "int4"]
-    compile: bool
     max_rows: int
     max_positions: int
     logits_megabytes: int

@@ -67,7 +67,6 @@ class LLM:
             self.special,
             self.config.logits_megabytes,
             self.config.max_cache_megabytes,
-            self.config.compile,
         )
         self.engine = Engine(
             self.runner,

@@ -16,7 +16,8 @@ from rho_eos.engine.errors import (
     UnavailableError,
 )
 from rho_eos.engine.generation import Generation
-from rho_eos.engine.request import Detail, Request
+from rho_eos.engine.request import Detail
+from tests.requests import request as request_for
 from tests.scripted import encode, engine_of, says
 from tests.server.scripted_server import ControlledRunner
 
@@ -45,7 +46,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 def submit(
     engine: AsyncEngine, *prompts: str, detail: Detail = Detail.OUTPUT, **more: float
 ) -> Generation:
-    requests = [Request(prompt, encode(prompt), PARAMS) for prompt in prompts]
+    requests = [request_for(prompt, encode(prompt), PARAMS) for prompt in prompts]
     return engine.submit(Generation(requests), detail, **more)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rho_eos.files.bulk import decode_all
 
 from rho_eos import LLM, DecodeParams, FinishReason, StepEvent
 from rho_eos.engine.errors import RequestFailedError

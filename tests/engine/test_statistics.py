@@ -106,7 +106,9 @@ def test_a_request_may_start_from_a_canvas(byte_checkpoint: Path) -> None:
     given = [70, 71, mask, mask, 72, mask, mask, mask]
     for policy in ("fixed", "rho-eos", "daedal"):
         params = DecodeParams(policy=policy, max_new_tokens=24, early_stop=False)
-        request = Request("", [70], params.replaced(initial_length=8), canvas=given)
+        request = request_for(
+            "", [70], params.replaced(initial_length=8), given, special=llm.special
+        )
         [output] = llm.run([request])
         assert output.canvas_token_ids[:2] == [70, 71]
         assert 72 in output.canvas_token_ids

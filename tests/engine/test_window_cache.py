@@ -25,12 +25,12 @@ from rho_eos import (
 )
 from rho_eos.base.outputs import Output
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding import registry
 from rho_eos.decoding.registry import policies, register_policy
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.engine.store import BLOCK
+from rho_eos.text.ask import Ask
 from tests.conftest import DATA, golden_parameters
 from tests.reference.bridge import IDS, SPECIAL, rule_of
 from tests.reference.cached import CacheRule, NaiveTransformer, window_decode
@@ -211,8 +211,7 @@ class Edits(Windowed, Policy):
 
 
 @pytest.fixture
-def with_edits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry.POLICIES, "_things", dict(policies()))
+def with_edits(own_parts: None) -> None:
     register_policy(Edits)
 
 
@@ -421,11 +420,11 @@ def test_refreshes_of_different_rows_are_spread_over_steps() -> None:
 def test_a_process_may_set_the_cache_for_requests_that_do_not_say(byte_checkpoint: Any) -> None:
     llm = LLM(str(byte_checkpoint), defaults={"cache": "window", "cache_window": 5})
     [unsaid] = [each.params for each in llm.preparer.prepare(Ask("hello"))]
-    usual = DecodeParams().cache_steps
+    usual = DecodeParams(cache="window").cache_steps
     assert (unsaid.cache, unsaid.cache_window, unsaid.cache_steps) == ("window", 5, usual)
-    own = DecodeParams(cache="none", cache_window=7)
+    own = DecodeParams(cache="none")
     [said] = [each.params for each in llm.preparer.prepare(Ask("hello", own))]
-    assert (said.cache, said.cache_window) == ("none", 7)
+    assert said.cache == "none"
     long = DecodeParams(initial_length=96, max_new_tokens=96, policy="fixed")
     usage = llm.generate(["hello"], long)[0].usage
     assert usage.positions_evaluated < usage.positions_exact

@@ -134,7 +134,7 @@ def test_our_tasks_ask_and_grade_as_eval_does(tiny_lm: Any, tmp_path: Path) -> N
             params = DecodeParams(initial_length=1)
             ask = Ask(messages, params, answer_prefix=ours.answer_prefix)
             [want] = tiny_lm.llm.preparer.prepare(ask)
-            assert tiny_lm.tok_encode(request.args[0]) == want.prompt
+            assert tiny_lm.tok_encode(request.args[0]) == want.canvas.prompt.tolist()
             document = request.doc
             right = float(sample.id not in BROKEN)
             assert task.process_results(document, [ours.gold(sample)]) == {"acc": right}

@@ -21,9 +21,10 @@ class DoubterParams(DecodeParams):
 
 @register_policy
 class Doubter(Policy):
+    """Takes back what it wrote now and then."""
+
     name = "doubter"
     title = "Doubter"
-    summary = "Takes back what it wrote now and then."
     Params = DoubterParams
     edits = (Overwrite,)
     keeps = Keeps.NOTHING
@@ -34,12 +35,12 @@ class Doubter(Policy):
             return f"After {params.endurance} forwards, {params.mood} doubts."
         return "No doubts."
 
-    def step(self, view, prediction):
-        first = view.masked[:1]
-        if (view.step + 1) % self.params.endurance or first[0] == 0:
-            return Step(first)
+    def step(self, canvas, prediction, commit):
+        first = canvas.masked[:1]
+        if (canvas.step + 1) % self.params.endurance or first[0] == 0:
+            return Step(commit=first)
         mask = np.array([self.special.mask])
-        return Step(first[:0], (Overwrite(first - 1, mask),))
+        return Step((Overwrite(first - 1, mask),), commit=first[:0])
 
 
 class FaultyParams(DecodeParams):
@@ -60,8 +61,8 @@ class Faulty(Policy):
     def explain(cls, params, record):
         raise RuntimeError("no words")
 
-    def step(self, view, prediction):
-        if self.params.fault == "step" and view.step == 2:
+    def step(self, canvas, prediction, commit):
+        if self.params.fault == "step" and canvas.step == 2:
             raise RuntimeError("no idea")
-        return Step(view.masked[:1], signal=float("nan"))
+        return Step(commit=canvas.masked[:1], signal=float("nan"))
 '''

@@ -12,13 +12,13 @@ import httpx
 import uvicorn
 
 from rho_eos.decoding.prediction import Prediction
-from rho_eos.engine.request import Request
 from rho_eos.engine.row import Row
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.run import listen, uvicorn_config
 from rho_eos.server.service import Service
 from rho_eos.text.ask import Ask, Request
 from rho_eos.text.preparation import decide, seeded
+from tests.requests import request as request_for
 from tests.scripted import SPECIAL, Script, ScriptedRunner, decode, encode, engine_of
 from tests.support import wait_until
 
@@ -40,7 +40,7 @@ class ControlledRunner(ScriptedRunner):
     def predict(self, rows: Sequence[Row]) -> list[Prediction]:
         self.may_run.wait()
         time.sleep(self.seconds)
-        prompts = [decode(row.prompt.tolist()) for row in rows]
+        prompts = [decode(row.canvas.prompt.tolist()) for row in rows]
         fault = self.fault(prompts)
         predictions = super().predict(rows)
         if fault is not None:
@@ -59,7 +59,7 @@ class BytePreparer:
         else:
             text = prompt["prompt"]
         samples = seeded(decide(ask, SPECIAL), ask.n)
-        return [Request(ask.id, encode(text), params) for params in samples]
+        return [request_for(ask.id, encode(text), params) for params in samples]
 
 
 class ScriptedLLM:

@@ -21,7 +21,6 @@ from pydantic import BaseModel
 
 from rho_eos import LLM
 from rho_eos.decoding.canvas import Canvas, Positions
-from rho_eos.decoding.policy import Positions
 from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.service import Service

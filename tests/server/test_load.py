@@ -1,9 +1,7 @@
 """Requests made to keep a server busy: how long honest ones wait, as a ratio to a quiet server."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -44,28 +42,6 @@ def health(server: Process) -> None:
 
 def small(server: Process) -> None:
     assert ask(server, SMALL).status_code == 200
-
-
-@contextmanager
-def hammering(count: int, attack: Callable[[], object]) -> Iterator[None]:
-    """So many threads that attack again and again."""
-    stopping = threading.Event()
-
-    def go_on() -> None:
-        while not stopping.is_set():
-            with suppress(OSError, httpx.HTTPError):
-                attack()
-
-    threads = [threading.Thread(target=go_on, daemon=True) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    try:
-        time.sleep(0.3)
-        yield
-    finally:
-        stopping.set()
-        for thread in threads:
-            thread.join(60)
 
 
 LONG_STOP = chat("x", stream=True, stop="x" * 300_000, max_tokens=400, initial_length=200)

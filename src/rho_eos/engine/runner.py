@@ -17,7 +17,6 @@ import torch
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.batch import PackedBatch, RowInput, pack
-from rho_eos.engine.compiled import compile_layers, filled
 from rho_eos.engine.cores import LONG_OPERATION, at_once, shares
 from rho_eos.engine.head import projection
 from rho_eos.engine.memory import keep_freed_memory
@@ -49,17 +48,13 @@ class ModelRunner:
         special: SpecialTokens,
         logits_megabytes: int = 64,
         cache_megabytes: int = 4096,
-        compile: bool = False,
     ) -> None:
         # With any other attention, rows of a packed batch would see each other.
         model.set_attn_implementation(PACKED)
         if model.device.type == "cpu":
             keep_freed_memory()
-        if compile:
-            compile_layers(model)
         self.model = model
         self.special = special
-        self.compiled = compile
         self.device: torch.device = model.device
         self.stores = Stores(model, cache_megabytes) if hasattr(model, "config") else None
         self.varlen = wants_varlen_kernel(self.device, model.dtype)
@@ -149,8 +144,7 @@ class ModelRunner:
         return [replace(own, probes=tuple(probes)) for own, *probes in together]
 
     def pack(self, inputs: Sequence[RowInput]) -> PackedBatch:
-        batch = pack(inputs, self.model.prediction_shift, self.special.mask)
-        return filled(batch, self.special.mask) if self.compiled else batch
+        return pack(inputs, self.model.prediction_shift, self.special.mask)
 
     def logits(
         self, batch: PackedBatch, parallel: int = 1, stores: tuple[RowStore | None, ...] = ()

@@ -18,6 +18,7 @@ from rho_eos.config import EngineConfig
 from rho_eos.decoding.canvas import Canvas
 from rho_eos.decoding.params import (
     LONGEST,
+    NO_CACHE,
     DecodeParams,
     check_samples,
     composed,
@@ -173,6 +174,10 @@ class Preparer:
             raise UserError("nothing stands before the first gap; this model needs something there")
         if layout.suffix or -1 in layout.gaps or layout.sized:
             refuse_unless_it_infills(params.policy, self.special)
+        family = self.checkpoint.family
+        if params.cache != NO_CACHE and not family.caches:
+            takes = f"{NO_CACHE}: models of the family {family.name} keep no keys and values"
+            raise UserError.of("cache", params.cache, takes)
         if params.stop and self.tokenizer is None:
             raise UserError("stop takes strings, but this model has no tokenizer", "stop")
 

@@ -1,10 +1,15 @@
-"""What a step means, in words: titles of policies and signals, and why a length changed."""
+"""What a step means, in words: titles of policies and signals, and why a length changed.
+
+A policy from outside may bring words of its own: an attribute `title`, and a class method
+`explain(params, record)` that returns a sentence about a step.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 from rho_eos.base.outputs import StepRecord
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.registry import find_policy
 
 RHO = "ρ"
 #: Policies whose names have letters of their own; others are called by their names.
@@ -22,7 +27,7 @@ TITLES = {
 
 def title_of(policy: str) -> str:
     """What people call a policy."""
-    return TITLES.get(policy, policy)
+    return TITLES.get(policy) or getattr(find_policy(policy), "title", policy)
 
 
 def signal_name(params: Any) -> str:
@@ -39,7 +44,8 @@ def explain(params: DecodeParams, record: StepRecord) -> str:
     if not record.refresh:
         computed = f"{record.computed} of {record.exact} positions computed"
         return f"A window: {computed}, so the length holds."
-    why = _EXPLAIN.get(params.policy, _by_region)(params, record)
+    own = getattr(find_policy(params.policy), "explain", _by_region)
+    why = _EXPLAIN.get(params.policy, own)(params, record)
     return f"{record.note} {why}" if record.note else why
 
 
