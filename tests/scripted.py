@@ -12,7 +12,7 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.engine import Engine, Runner
 from rho_eos.engine.request import Detail, Handle
-from rho_eos.engine.row import Asked, Row, asked_by
+from rho_eos.engine.row import Asked, Row
 from tests.requests import SPECIAL
 from tests.requests import request as request_for
 
@@ -60,11 +60,11 @@ class ScriptedRunner:
         self.released.append(row.id)
 
     def _predict(self, row: Row) -> Prediction:
-        own, *probes = [self._say(asked) for asked in asked_by(row)]
+        own, *probes = [self._say(row, asked) for asked in row.forward.asked]
         return replace(own, probes=tuple(probes))
 
-    def _say(self, asked: Asked) -> Prediction:
-        row, canvas, wanted = asked.row, asked.canvas, asked.input.wanted
+    def _say(self, row: Row, asked: Asked) -> Prediction:
+        canvas, wanted = asked.canvas, asked.input.wanted
         shown = [*canvas.cells.tolist(), *(canvas.suffix.tolist() if asked.is_probe else ())]
         guesses = self.script(canvas.prompt.tolist(), shown, row.canvas.step)
         confidence = guesses.confidence[wanted]

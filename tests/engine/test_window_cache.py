@@ -238,7 +238,7 @@ def test_after_any_edits_what_is_kept_is_what_a_list_of_positions_keeps(seed: in
     engine = Engine(runner, SPECIAL, lambda ids: "")
 
     def note(row: Any, _: Any) -> None:
-        store = runner.stores._stores[(row, False)]  # type: ignore[union-attr]
+        store = runner.stores._stores[(row, 0)]  # type: ignore[union-attr]
         snapshots.append(store.kept[:, :, :, : store.length].clone())
 
     engine.observe = note

@@ -19,6 +19,11 @@ class RowInput:
     computed: np.ndarray | None = None  # (m,) int64, positions of the whole row; None: all
     suffix: np.ndarray = field(default_factory=no_positions)  # (S,) int64, behind the canvas
 
+    @property
+    def length(self) -> int:
+        """Positions of the whole row."""
+        return len(self.prompt) + len(self.canvas) + len(self.suffix)
+
 
 @dataclass(frozen=True, slots=True)
 class PackedBatch:

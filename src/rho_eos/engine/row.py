@@ -13,23 +13,36 @@ from rho_eos.decoding.commit import Commit, CommitRule, first_open_block
 from rho_eos.decoding.edits import Edit, EditError, Overwrite
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Infills, Keeps, Policy, Step, Windowed
-from rho_eos.decoding.prediction import Needs, Prediction, Probe
+from rho_eos.decoding.prediction import Needs, Prediction
 from rho_eos.decoding.signal import will_end, with_divergence
 from rho_eos.engine.batch import RowInput
 from rho_eos.engine.logprobs import keep_alternatives, logprobs_of
-from rho_eos.engine.record import Done
+from rho_eos.engine.record import record_of
 from rho_eos.engine.request import Handle
 from rho_eos.text.streaming import TextDelta
 
 
 @dataclass(frozen=True, slots=True)
-class Forward:
-    """What a row asks of its next forward."""
+class Asked:
+    """One canvas of a forward: a row's own, or one of its probes."""
 
-    computed: Positions | None  # positions of the row, None: all
-    wanted: Positions  # cells whose prediction is read
-    probes: tuple[Probe, ...]  # the policy's, then the commit rule's
-    of_policy: int  # how many of them are the policy's
+    canvas: Canvas
+    input: RowInput
+    tokens: np.ndarray | None = None  # whose probability a probe asks for
+    is_probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """What a row asks of its next forward: its own canvas, then its probes."""
+
+    asked: tuple[Asked, ...]
+    of_policy: int  # how many of the probes are the policy's; the others are the commit rule's
+
+    @property
+    def computed(self) -> Positions | None:
+        """The positions of the row that are computed; None: all."""
+        return self.asked[0].input.computed
 
 
 @dataclass(slots=True, eq=False)
@@ -87,46 +100,48 @@ class Row:
         """Decided once for each step, when it is first asked for."""
         if self._forward is None:
             canvas, policy = self.canvas, self.policy
-            computed = None
-            if self.cache is not None:
-                assert isinstance(policy, Windowed)
-                if not policy.must_see_all(canvas.step):
-                    computed = self.cache.positions(canvas)
-            wanted = canvas.masked
+            computed, wanted = None, canvas.masked
+            if isinstance(policy, Windowed) and not policy.must_see_all(canvas.step):
+                computed = None if self.cache is None else self.cache.positions(canvas)
             if computed is not None:
                 wanted = wanted[np.isin(len(canvas.prompt) + wanted, computed)]
             elif self.needs.whole_canvas:
                 wanted = np.arange(canvas.length)
-            own = tuple(policy.probes(canvas)) if computed is None else ()
-            probes = (*own, *self.rule.probes(canvas))
-            self._forward = Forward(computed, wanted, probes, len(own))
+            own = policy.probes(canvas) if computed is None else ()
+            asked = [Asked(canvas, self._input(canvas, wanted, computed))]
+            for probe in (*own, *self.rule.probes(canvas)):
+                given = self._input(probe.canvas, probe.read)
+                asked.append(Asked(probe.canvas, given, probe.tokens, is_probe=True))
+            self._forward = Forward(tuple(asked), len(own))
         return self._forward
 
-    @property
-    def cost(self) -> int:
-        """Positions that its next forward evaluates; guidance needs every row twice."""
-        forward = self.forward
-        own = self.canvas.row_length if forward.computed is None else len(forward.computed)
-        return self._guided * (own + self._probed)
+    def _input(
+        self, canvas: Canvas, wanted: Positions, computed: Positions | None = None
+    ) -> RowInput:
+        scale = self.params.cfg_scale
+        return RowInput(canvas.prompt, canvas.cells, wanted, scale, computed, canvas.suffix)
 
     @property
     def exact_cost(self) -> int:
-        """The same without a cache."""
-        return self._guided * (self.canvas.row_length + self._probed)
+        """Positions of its next forward if it computed all; guidance needs every row twice."""
+        return self.copies * sum(each.input.length for each in self.forward.asked)
+
+    @property
+    def cost(self) -> int:
+        """Positions that its next forward evaluates."""
+        computed = self.forward.computed
+        spared = 0 if computed is None else self.canvas.row_length - len(computed)
+        return self.exact_cost - self.copies * spared
 
     @property
     def reads(self) -> int:
         """Positions whose logits its next forward makes."""
-        forward = self.forward
-        return self._guided * (len(forward.wanted) + sum(len(each.read) for each in forward.probes))
+        return self.copies * sum(len(each.input.wanted) for each in self.forward.asked)
 
     @property
-    def _guided(self) -> int:
+    def copies(self) -> int:
+        """How often each of its canvases is forwarded: once more where there is guidance."""
         return 1 + (self.params.cfg_scale > 0)
-
-    @property
-    def _probed(self) -> int:
-        return sum(probe.canvas.row_length for probe in self.forward.probes)
 
     @property
     def refreshes_next(self) -> bool:
@@ -169,7 +184,9 @@ class Row:
         commit, remask = proposed.positions, proposed.remask
         if step.commit is not None:
             commit, remask = step.commit, no_positions()
-        self._count_forward(*costs, refresh)
+        self.positions_evaluated += costs[0]
+        self.positions_exact += costs[1]
+        self.refreshes += refresh
         chosen = prediction.at(commit)
         self.canvas = before.commit(commit, chosen.token, chosen.confidence)
         if self.params.logprobs:
@@ -180,10 +197,15 @@ class Row:
         if self.first_token is None and len(self.final.returned):
             self.first_token = time.perf_counter()
         if self.cache is not None:
-            self._tell(self.cache, before, prediction, np.union1d(commit, remask), moved, refresh)
+            if refresh:
+                self.cache.refreshed(before)
+            self.cache.committed(before, prediction, np.union1d(commit, remask))
+            if moved is not None:
+                self.cache.moved(moved, self.canvas)
         self._forward = None
-        done = Done(before, prediction, step, commit, edits, moved, self.canvas, refresh, *costs)
-        record = done.record()
+        record = record_of(
+            before, prediction, step, commit, edits, moved, self.canvas, refresh, *costs
+        )
         if self.params.trace:
             self.trace.append(record)
         return record
@@ -210,22 +232,6 @@ class Row:
             commit = no_positions()
         self.cache.stale = self.cache.stale or not len(commit)
         return Step() if len(commit) else Step(commit=no_positions())
-
-    def _tell(
-        self,
-        cache: Cache,
-        before: Canvas,
-        prediction: Prediction,
-        changed: Positions,
-        moved: np.ndarray | None,
-        refresh: bool,
-    ) -> None:
-        """What the cache has to know of the step."""
-        if refresh:
-            cache.refreshed(before)
-        cache.committed(before, prediction, changed)
-        if moved is not None:
-            cache.moved(moved, self.canvas)
 
     def _edit(self, step: Step, remask: Positions) -> tuple[tuple[Edit, ...], np.ndarray | None]:
         """Take back what the rule takes back; unless the text is complete, edit; perhaps end."""
@@ -347,36 +353,3 @@ class Row:
             seconds_running=now - started,
             seconds_to_first_token=None if first is None else first - self.handle.submitted,
         )
-
-    def _count_forward(self, computed: int, exact: int, refresh: bool) -> None:
-        self.positions_evaluated += computed
-        self.positions_exact += exact
-        self.refreshes += refresh
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One canvas of a forward: a row's own, or one of its probes."""
-
-    row: Row
-    canvas: Canvas
-    input: RowInput
-    tokens: np.ndarray | None = None  # whose probability a probe asks for
-    is_probe: bool = False
-
-
-def asked_by(row: Row) -> list[Asked]:
-    """Every canvas of a row's next forward: its own, then its probes."""
-    forward, scale = row.forward, row.params.cfg_scale
-
-    def given(canvas: Canvas, wanted: Positions, computed: Positions | None = None) -> RowInput:
-        return RowInput(canvas.prompt, canvas.cells, wanted, scale, computed, canvas.suffix)
-
-    own = Asked(row, row.canvas, given(row.canvas, forward.wanted, forward.computed))
-    return [
-        own,
-        *(
-            Asked(row, each.canvas, given(each.canvas, each.read), each.tokens, is_probe=True)
-            for each in forward.probes
-        ),
-    ]

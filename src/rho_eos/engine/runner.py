@@ -20,7 +20,7 @@ from rho_eos.engine.batch import PackedBatch, RowInput, pack
 from rho_eos.engine.cores import LONG_OPERATION, at_once, shares
 from rho_eos.engine.head import projection
 from rho_eos.engine.memory import keep_freed_memory
-from rho_eos.engine.row import Asked, Row, asked_by
+from rho_eos.engine.row import Asked, Row
 from rho_eos.engine.statistics import Statistics
 from rho_eos.engine.stopwatch import Stopwatch
 from rho_eos.engine.store import RowStore, Stores
@@ -100,47 +100,44 @@ class ModelRunner:
     def release(self, row: Row) -> None:
         """The row has left: nothing is kept for it."""
         if self.stores is not None:
-            for guided in (False, True):
-                self.stores.release((row, guided))
+            for copy in range(row.copies):
+                self.stores.release((row, copy))
 
     def _make_room(self, rows: Sequence[Row]) -> None:
         """A cached row that finds no room, for itself or its guidance, goes on without a cache."""
         for row in rows:
-            if row.cache is None:
-                continue
-            length = row.canvas.row_length
-            for guided in (False, True)[: 1 + (row.params.cfg_scale > 0)]:
-                if self.stores is None or self.stores.store((row, guided), length) is None:
-                    row.without_cache()
-                    self.release(row)
-                    break
+            length, stores = row.canvas.row_length, self.stores
+            if row.cache is not None and (
+                stores is None
+                or any(stores.store((row, copy), length) is None for copy in range(row.copies))
+            ):
+                row.without_cache()
+                self.release(row)
 
-    def _kept(self, asked: Sequence[Asked]) -> tuple[RowStore | None, ...]:
+    def _kept(self, asked: Sequence[tuple[Row, Asked]]) -> tuple[RowStore | None, ...]:
         """For each row of the packed batch, where its keys and values are kept."""
         kept: list[RowStore | None] = []
-        for each in asked:
-            row, length = each.row, each.canvas.row_length
-            for guided in (False, True)[: 1 + (row.params.cfg_scale > 0)]:
+        for row, each in asked:
+            computed = each.input.computed
+            for copy in range(row.copies):
                 store = None
                 if row.cache is not None and not each.is_probe and self.stores is not None:
-                    store = self.stores.store((row, guided), length)
+                    store = self.stores.store((row, copy), each.input.length)
                     assert store is not None
-                    computed = each.input.computed
-                    store.length = length
+                    store.length = each.input.length
                     store.computed = None if computed is None else self._on_device(computed)
                 kept.append(store)
         return tuple(kept) if any(kept) else ()
 
     @torch.inference_mode()
     def _predict(self, rows: Sequence[Row], parallel: int) -> list[Prediction]:
-        by_row = [asked_by(row) for row in rows]
-        asked = list(chain(*by_row))
-        batch = self.pack([each.input for each in asked])
+        asked = [(row, each) for row in rows for each in row.forward.asked]
+        batch = self.pack([each.input for _, each in asked])
         statistics = Statistics(asked, batch, self.special, self.device)
         for part, logits in self.logits(batch, parallel, self._kept(asked)):
             statistics.read(part, logits)
         found = iter(statistics.predictions())
-        together = [list(islice(found, len(each))) for each in by_row]
+        together = [list(islice(found, len(row.forward.asked))) for row in rows]
         return [replace(own, probes=tuple(probes)) for own, *probes in together]
 
     def pack(self, inputs: Sequence[RowInput]) -> PackedBatch:

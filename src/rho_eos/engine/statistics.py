@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.prediction import Prediction
+from rho_eos.decoding.prediction import Needs, Prediction
 from rho_eos.decoding.sampling import choose, draws_for, joined
 from rho_eos.engine.batch import PackedBatch
-from rho_eos.engine.row import Asked
+from rho_eos.engine.row import Asked, Row
 
 #: Columns of what is kept of a position. A token id is exact in float32 up to 2^24.
 TOKEN, CONFIDENCE, EOS, ENTROPY, MARGIN, EXPECTED = range(COLUMNS := 6)
@@ -24,7 +24,7 @@ class Statistics:
 
     def __init__(
         self,
-        asked: Sequence[Asked],
+        asked: Sequence[tuple[Row, Asked]],
         batch: PackedBatch,
         special: SpecialTokens,
         device: torch.device,
@@ -36,18 +36,18 @@ class Statistics:
         self.wanted = np.split(batch.positions, batch.starts[1:])
         self.draws = joined(
             [
-                draws_for(each.row.params, each.row.canvas.step, wanted)
-                for each, wanted in zip(asked, self.wanted, strict=True)
+                draws_for(row.params, row.canvas.step, wanted)
+                for (row, _), wanted in zip(asked, self.wanted, strict=True)
             ]
         )
-        least = np.array([each.row.first_end(each.canvas) for each in asked])
+        least = np.array([row.first_end(each.canvas) for row, each in asked])
         self.forbidden = [
             (slice(start, start + len(wanted)), list(tokens))
-            for each, start, wanted in zip(asked, batch.starts, self.wanted, strict=True)
-            if (tokens := each.row.forbidden(each.canvas))
+            for (row, each), start, wanted in zip(asked, batch.starts, self.wanted, strict=True)
+            if (tokens := row.forbidden(each.canvas))
         ]
         self.too_early = batch.positions < least[batch.owners]
-        needs = [each.row.needs for each in asked]
+        needs = [row.needs for row, _ in asked]
         self.asks_entropy = np.array([each.entropy for each in needs])[batch.owners]
         self.asks_margin = np.array([each.margin for each in needs])[batch.owners]
         counts = np.array([each.top for each in needs])
@@ -58,7 +58,7 @@ class Statistics:
         self.never_or_later = torch.tensor((special.mask, *special.ends), device=device)
         # Behind the columns of everybody come the likeliest tokens, then their probabilities.
         self.kept = torch.zeros((len(batch.positions), COLUMNS + 2 * self.top), device=device)
-        expected = [each.tokens for each in asked]
+        expected = [each.tokens for _, each in asked]
         self.asks_expected = np.array([each is not None for each in expected])[batch.owners]
         self.expected = np.concatenate(
             [
@@ -106,8 +106,8 @@ class Statistics:
         """That of every canvas, in their order."""
         kept = np.split(self.kept.cpu().numpy(), self.batch.starts[1:])
         return [
-            self._prediction(each, wanted, own)
-            for each, wanted, own in zip(self.asked, self.wanted, kept, strict=True)
+            self._prediction(row.needs, each, wanted, own)
+            for (row, each), wanted, own in zip(self.asked, self.wanted, kept, strict=True)
         ]
 
     def _likeliest(self, logits: torch.Tensor) -> torch.Tensor:
@@ -116,8 +116,9 @@ class Statistics:
         tokens = found.indices.where(found.values > -torch.inf, -1)
         return torch.nn.functional.pad(tokens, (0, self.top - tokens.shape[-1]), value=-1)
 
-    def _prediction(self, asked: Asked, wanted: np.ndarray, kept: np.ndarray) -> Prediction:
-        needs = asked.row.needs
+    def _prediction(
+        self, needs: Needs, asked: Asked, wanted: np.ndarray, kept: np.ndarray
+    ) -> Prediction:
         numbers, top = kept.T.astype(np.float64), slice(COLUMNS, COLUMNS + needs.top)
         return Prediction(
             wanted,
@@ -133,9 +134,11 @@ class Statistics:
 
     def _process(self, part: slice, logits: torch.Tensor) -> torch.Tensor:
         """Let each request's own processors change its logits."""
-        for each, start, wanted in zip(self.asked, self.batch.starts, self.wanted, strict=True):
+        for (row, each), start, wanted in zip(
+            self.asked, self.batch.starts, self.wanted, strict=True
+        ):
             first, last = max(start, part.start), min(start + len(wanted), part.stop)
-            for processor in each.row.handle.request.processors if first < last else ():
+            for processor in row.handle.request.processors if first < last else ():
                 inside = slice(first - part.start, last - part.start)
                 positions = wanted[first - start : last - start]
                 logits[inside] = processor(each.canvas, positions, logits[inside])
