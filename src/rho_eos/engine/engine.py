@@ -78,6 +78,7 @@ class Engine:
         with self._turn:
             try:
                 row = Row(handle)
+                row.plan()
             except Exception as error:
                 self._refuse(handle, error)
                 return
@@ -181,9 +182,7 @@ class Engine:
             self._file(row, before, prediction, record)
         except BaseException as error:
             # Half a step may have been taken: whatever interrupted it, this row cannot go on.
-            at_fault = f"policy {row.params.policy}"
-            if isinstance(error, NotFiniteError):
-                at_fault = "the model"
+            at_fault = "the model" if isinstance(error, NotFiniteError) else row.asking
             self._fail(row, error, f"{at_fault} failed")
             if not isinstance(error, Exception):
                 raise
@@ -221,7 +220,7 @@ class Engine:
     def _fail(self, row: Row, error: BaseException, what: str) -> None:
         if row.handle.done:
             return
-        failure = _failure(what, error, row.cost)
+        failure = _failure(what, error, row)
         row.finish_reason = FinishReason.ERROR
         row.handle.close(self._retire(row, str(failure)), failure)
 
@@ -310,12 +309,12 @@ def _check_finite(prediction: Prediction) -> None:
         )
 
 
-def _failure(what: str, error: BaseException, positions: int = 0) -> EngineError:
+def _failure(what: str, error: BaseException, row: Row | None = None) -> EngineError:
     """With its cause, for who is in this process; its words tell no more than the kind of it."""
     said = isinstance(error, EditError | NotFiniteError)
     reason = str(error) if said else type(error).__name__
-    if is_out_of_memory(error):
-        reason = f"there is not enough memory for the {positions} positions of this request"
+    if is_out_of_memory(error) and row is not None:
+        reason = f"there is not enough memory for the {row.cost} positions of this request"
     failure = RequestFailedError(f"{what}: {reason}")
     failure.__cause__ = error
     return failure

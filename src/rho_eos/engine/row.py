@@ -67,7 +67,8 @@ class Row:
     waited: int = 0  # steps that it was held back, so that others could refresh
     started: float | None = None
     first_token: float | None = None
-    _forward: Forward | None = None  # the next one, once it was asked for
+    asking: str = ""  # whose code runs, for the sentence that says what failed
+    _forward: Forward | None = None  # the next one, once it was planned
 
     def __post_init__(self) -> None:
         self.canvas = self.handle.request.canvas
@@ -97,23 +98,33 @@ class Row:
 
     @property
     def forward(self) -> Forward:
-        """Decided once for each step, when it is first asked for."""
+        """The next one. It was planned with the last step, so that what fails belongs to it."""
         if self._forward is None:
-            canvas, policy = self.canvas, self.policy
-            computed, wanted = None, canvas.masked
-            if isinstance(policy, Windowed) and not policy.must_see_all(canvas.step):
-                computed = None if self.cache is None else self.cache.positions(canvas)
-            if computed is not None:
-                wanted = wanted[np.isin(len(canvas.prompt) + wanted, computed)]
-            elif self.needs.whole_canvas:
-                wanted = np.arange(canvas.length)
-            own = policy.probes(canvas) if computed is None else ()
-            asked = [Asked(canvas, self._input(canvas, wanted, computed))]
-            for probe in (*own, *self.rule.probes(canvas)):
-                given = self._input(probe.canvas, probe.read)
-                asked.append(Asked(probe.canvas, given, probe.tokens, is_probe=True))
-            self._forward = Forward(tuple(asked), len(own))
+            self.plan()
+        assert self._forward is not None
         return self._forward
+
+    def plan(self) -> None:
+        """Decide what the next forward computes and predicts."""
+        canvas, policy = self.canvas, self.policy
+        computed, wanted = None, canvas.masked
+        may_spare = isinstance(policy, Windowed) and not policy.must_see_all(canvas.step)
+        if may_spare and self.cache is not None:
+            self.asking = f"cache {self.cache.name}"
+            computed = self.cache.positions(canvas)
+        if computed is not None:
+            wanted = wanted[np.isin(len(canvas.prompt) + wanted, computed)]
+        elif self.needs.whole_canvas:
+            wanted = np.arange(canvas.length)
+        self.asking = f"policy {self.params.policy}"
+        own = policy.probes(canvas) if computed is None else ()
+        self.asking = f"commit rule {self.rule.name}"
+        asked = [Asked(canvas, self._input(canvas, wanted, computed))]
+        for probe in (*own, *self.rule.probes(canvas)):
+            given = self._input(probe.canvas, probe.read)
+            asked.append(Asked(probe.canvas, given, probe.tokens, is_probe=True))
+        self._forward = Forward(tuple(asked), len(own))
+        self.asking = f"policy {self.params.policy}"
 
     def _input(
         self, canvas: Canvas, wanted: Positions, computed: Positions | None = None
@@ -192,7 +203,6 @@ class Row:
         if self.params.logprobs:
             keep_alternatives(self.canvas, chosen, self.params.logprobs)
         self.committed += len(commit)
-        self._check_taken_back(before, remask)
         edits, moved = self._edit(step, remask)
         if self.first_token is None and len(self.final.returned):
             self.first_token = time.perf_counter()
@@ -202,12 +212,14 @@ class Row:
             self.cache.committed(before, prediction, np.union1d(commit, remask))
             if moved is not None:
                 self.cache.moved(moved, self.canvas)
-        self._forward = None
         record = record_of(
             before, prediction, step, commit, edits, moved, self.canvas, refresh, *costs
         )
         if self.params.trace:
             self.trace.append(record)
+        self._forward = None
+        if self.finish_reason is None:
+            self.plan()
         return record
 
     def _propose(self, prediction: Prediction, forward: Forward) -> Commit:
@@ -218,8 +230,14 @@ class Row:
         if not len(candidates.positions):
             return Commit(no_positions())
         own = prediction.probes[forward.of_policy :]
+        self.asking = f"commit rule {self.rule.name}"
         answer = self.rule(self.canvas, replace(candidates, probes=own))
-        return answer if isinstance(answer, Commit) else Commit(answer)
+        commit = answer if isinstance(answer, Commit) else Commit(answer)
+        self._check_taken_back(commit.remask)
+        if not np.isin(commit.positions, candidates.positions).all():
+            raise EditError(f"commit rule {self.rule.name} may commit candidates only")
+        self.asking = f"policy {self.params.policy}"
+        return commit
 
     def _in_window(self, prediction: Prediction, commit: Positions) -> Step:
         """A row that would end in a window without an end of text does not: its canvas may have
@@ -238,7 +256,7 @@ class Row:
         taken: tuple[Edit, ...] = ()
         if len(remask):
             taken = (Overwrite(remask, np.full(len(remask), self.special.mask)),)
-        stays = self.canvas.hidden(remask)
+        stays = self.canvas.hidden(remask) if len(remask) else self.canvas
         if self.params.early_stop and self._final(stays).is_complete:
             moved = self._apply(taken, ()) if taken else None
             self.finish_reason = FinishReason.STOP
@@ -275,14 +293,14 @@ class Row:
         if keeps is Keeps.ALL or committed[0] < canvas.masked.min(initial=canvas.length):
             raise EditError(f"policy {name} may not change a committed token")
 
-    def _check_taken_back(self, before: Canvas, remask: Positions) -> None:
+    def _check_taken_back(self, remask: Positions) -> None:
         """A rule takes back only what it wrote in the open block, if it says that it does."""
         if not len(remask):
             return
         name = self.rule.name
-        if self.rule.keeps is not Keeps.BLOCKS or before.given[remask].any():
+        if self.rule.keeps is not Keeps.BLOCKS or self.canvas.given[remask].any():
             raise EditError(f"commit rule {name} may not take these tokens back")
-        if remask[0] < self._open_block(before):
+        if remask[0] < self._open_block(self.canvas):
             raise EditError(f"commit rule {name} may not reopen a finished block")
 
     def _has_ended(self, step: Step) -> bool:
