@@ -1,11 +1,14 @@
 """Policies, commit rules and caches of others that misbehave: each harms its own request only."""
 
+import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rho_eos import (
+    LLM,
     Cache,
     Canvas,
     Commit,
@@ -14,6 +17,7 @@ from rho_eos import (
     Policy,
     Prediction,
     Step,
+    UserError,
     Windowed,
     register_cache,
     register_commit,
@@ -110,3 +114,16 @@ def check(given: dict[str, Any], sentence: str) -> None:
         run_all(engine)
     assert bad.done and good.result().text == "hello"
     assert not engine.has_work
+
+
+def test_a_family_that_keeps_nothing_refuses_a_cache(
+    byte_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = LLM(str(byte_checkpoint))
+    family = dataclasses.replace(llm.checkpoint.family, caches=False)
+    llm.preparer.checkpoint = dataclasses.replace(llm.checkpoint, family=family)
+    limits = {"initial_length": 8, "max_new_tokens": 8}
+    assert llm.generate("x", **limits)[0].usage.nfe > 0
+    with pytest.raises(UserError) as refused:
+        llm.generate("x", cache="window", **limits)
+    assert refused.value.field == "cache" and family.name in str(refused.value)
