@@ -26,7 +26,7 @@ from enum import IntEnum
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from rho_eos.embedded.arithmetic import facts
+from rho_eos.embedded.arithmetic import HEADS
 from rho_eos.embedded.problem import Problem
 from rho_eos.embedded.tokenizer import SPECIAL
 
@@ -307,3 +307,13 @@ class RowMaker:
         hidden = np.ones(len(tokens), bool)
         hidden[np.argsort(late)[: int(self.rng.integers(len(tokens)))]] = False
         return hidden
+
+
+def facts() -> list[tuple[int, str, int, int]]:
+    """Every equation that an answer to a word problem or an expression may contain."""
+    found = {(a, "+", b, a + b) for a in range(41) for b in range(1, 10) if a + b <= 40}
+    found |= {(a, "-", b, a - b) for a in range(41) for b in range(1, 10) if a >= b}
+    found |= {(a, "-", b, a - b) for a in HEADS for b in range(1, 13) if 1 <= a - b <= 9}
+    found |= {(a, "*", b, a * b) for a in range(14) for b in (2, 3)}
+    found |= {(a, "*", b, a * b) for a in range(1, 10) for b in range(1, 10) if a * b <= 9}
+    return sorted(found)

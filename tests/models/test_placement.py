@@ -13,7 +13,7 @@ from rho_eos.cli import main
 from rho_eos.config import EngineConfig
 from rho_eos.evals.runs.provenance import model_identity
 from rho_eos.llm import LLM
-from rho_eos.models import memory, placement
+from rho_eos.models import placement
 from rho_eos.models.loading import open_checkpoint
 from rho_eos.models.placement import describe, place
 
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 
 def free(monkeypatch: pytest.MonkeyPatch, size: int | None) -> None:
-    monkeypatch.setattr("rho_eos.models.memory.free_memory", lambda device: size)
+    monkeypatch.setattr("rho_eos.models.placement.free_memory", lambda device: size)
 
 
 class EightBillion:
@@ -41,7 +41,7 @@ GB = 10**9
 
 @pytest.fixture
 def slow_in_16_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rho_eos.models.precision._capabilities", dict)
+    monkeypatch.setattr("rho_eos.models.placement._capabilities", dict)
 
 
 @pytest.mark.usefixtures("slow_in_16_bit")
@@ -119,6 +119,6 @@ def test_it_can_be_written_as_json(byte_checkpoint: Path) -> None:
 
 
 def test_free_memory_of_this_machine() -> None:
-    found = memory.free_memory(CPU)
+    found = placement.free_memory(CPU)
     assert found is None or found > 2**20
     assert placement.gigabytes(12_340_000_000) == "12.3 GB"

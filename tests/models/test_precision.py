@@ -9,9 +9,9 @@ from torch import nn
 
 from rho_eos.config import EngineConfig
 from rho_eos.llm import LLM
-from rho_eos.models import precision, widening
+from rho_eos.models import placement, widening
 from rho_eos.models.loading import open_checkpoint
-from rho_eos.models.precision import Precision, choices_of_precision
+from rho_eos.models.placement import stored_dtype, ways_to_compute
 from tests.checkpoints import write_checkpoint
 
 CPU, CUDA, MPS = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
@@ -29,7 +29,7 @@ def stored_in_bfloat16(tmp_path: Path) -> Path:
 
 
 def can(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    monkeypatch.setattr(precision, "_capabilities", lambda: dict.fromkeys(names, True))
+    monkeypatch.setattr(placement, "_capabilities", lambda: dict.fromkeys(names, True))
 
 
 def test_most_of_the_weights_decide_what_a_checkpoint_is_stored_in(
@@ -37,7 +37,7 @@ def test_most_of_the_weights_decide_what_a_checkpoint_is_stored_in(
 ) -> None:
     found = open_checkpoint(EngineConfig(model=str(stored_in_bfloat16)))
     assert found.stored_dtypes == ("BF16", "F32")
-    assert precision.stored_dtype(found.stored_dtypes) == BF16
+    assert stored_dtype(found) == BF16
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_on_a_cpu_without_16_bit_arithmetic(
     ways: list[tuple[torch.dtype, torch.dtype]],
 ) -> None:
     can(monkeypatch, "avx2")
-    assert choices_of_precision(asked, device, stored) == [Precision(*way) for way in ways]
+    assert ways_to_compute(asked, device, stored) == ways
 
 
 def test_on_a_cpu_with_16_bit_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
     can(monkeypatch, "avx512_bf16")
-    assert choices_of_precision("auto", CPU, BF16) == [Precision(BF16, BF16)]
-    assert choices_of_precision("auto", CPU, F16)[0] == Precision(F32, F32)
+    assert ways_to_compute("auto", CPU, BF16) == [(BF16, BF16)]
+    assert ways_to_compute("auto", CPU, F16)[0] == (F32, F32)
     can(monkeypatch, "bf16")  # what ARM calls it
-    assert choices_of_precision("auto", CPU, BF16) == [Precision(BF16, BF16)]
+    assert ways_to_compute("auto", CPU, BF16) == [(BF16, BF16)]
 
 
 def test_widened_layers_compute_what_wide_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,10 +91,10 @@ def test_weights_kept_in_16_bit_give_the_text_of_widened_ones(
     can(monkeypatch, "avx2")
     roomy = LLM(str(stored_in_bfloat16))
     needed = roomy.placement.needed
-    monkeypatch.setattr("rho_eos.models.memory.free_memory", lambda device: needed - 1)
+    monkeypatch.setattr("rho_eos.models.placement.free_memory", lambda device: needed - 1)
     tight = LLM(str(stored_in_bfloat16))
-    assert roomy.placement.precision == Precision(F32, F32)
-    assert tight.placement.precision == Precision(BF16, F32)
+    assert (roomy.placement.weights, roomy.placement.compute) == (F32, F32)
+    assert (tight.placement.weights, tight.placement.compute) == (BF16, F32)
     assert tight.placement.identity() == roomy.placement.identity()
     assert tight.placement.identity()["dtype"] == "bfloat16"
     assert tight.model.model.layers[0].mlp.up_proj.weight.dtype == BF16

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rho_eos.base.errors import UserError
-from rho_eos.embedded.arithmetic import facts
 from rho_eos.embedded.problem import split_of
 from rho_eos.embedded.tasks import TASKS, held_out
 from rho_eos.embedded.tokenizer import build_tokenizer
+from training.rows import facts
 
 DRILLED = set(facts())
 names = st.sampled_from(sorted(TASKS))
@@ -132,3 +133,13 @@ def test_plain_problems_differ_in_content_but_not_in_wording() -> None:
 def test_an_unknown_task_is_named_in_the_error() -> None:
     with pytest.raises(UserError, match="tiny-poems"):
         held_out("tiny-poems", 1)
+
+
+def test_the_problems_are_those_that_the_models_were_trained_and_measured_on() -> None:
+    digest = sha256()
+    for name, task in TASKS.items():
+        shown = [task.problem(seed, split="train", plain=seed % 2 == 0) for seed in range(50)]
+        digest.update(repr([*held_out(name, 200), *shown]).encode())
+    assert digest.hexdigest() == (
+        "7cc2a07a5c18d63ec639bc0fa0e4183ba09946bc8f723d7e4183c749388ec8ba"
+    )

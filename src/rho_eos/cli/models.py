@@ -14,8 +14,7 @@ def models(
     from huggingface_hub import constants
 
     from rho_eos.models.cached import cached_models
-    from rho_eos.models.memory import free_memory
-    from rho_eos.models.placement import choose_device
+    from rho_eos.models.placement import choose_device, free_memory
 
     free = free_memory(choose_device("auto")) or 0
     found = cached_models(free)

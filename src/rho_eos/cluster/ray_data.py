@@ -34,8 +34,7 @@ from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.generation import Generation
 from rho_eos.files.jobs import Executor
 from rho_eos.models.loading import open_checkpoint
-from rho_eos.models.placement import choose_device
-from rho_eos.models.precision import choices_of_precision, name_of, stored_dtype
+from rho_eos.models.placement import choose_device, name_of, stored_dtype, ways_to_compute
 from rho_eos.text.ask import Request
 from rho_eos.text.preparation import Preparer
 
@@ -161,8 +160,7 @@ def _same_everywhere(engine_options: dict[str, Any]) -> dict[str, Any]:
     remote = config.device.startswith("cuda")  # not for this machine to check
     device = choose_device("auto" if remote else config.device)
     checkpoint = open_checkpoint(config)
-    stored = stored_dtype(checkpoint.stored_dtypes)
-    compute = choices_of_precision(config.dtype, device, stored)[0].compute
+    _, compute = ways_to_compute(config.dtype, device, stored_dtype(checkpoint))[0]
     return {
         **engine_options,
         "model": model,

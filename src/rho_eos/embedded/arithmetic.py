@@ -77,13 +77,3 @@ def _reductions(terms: list[Term]) -> tuple[str, str, str]:
         brief += f"{equation}\n" if k > 1 else f"{term.bracket.strip('()')} = {term.value}\n"
     result = f"#### {total}"
     return full + result, brief + result, result
-
-
-def facts() -> list[tuple[int, str, int, int]]:
-    """Every equation that an answer to a word problem or an expression may contain."""
-    found = {(a, "+", b, a + b) for a in range(41) for b in range(1, 10) if a + b <= 40}
-    found |= {(a, "-", b, a - b) for a in range(41) for b in range(1, 10) if a >= b}
-    found |= {(a, "-", b, a - b) for a in HEADS for b in range(1, 13) if 1 <= a - b <= 9}
-    found |= {(a, "*", b, a * b) for a in range(14) for b in (2, 3)}
-    found |= {(a, "*", b, a * b) for a in range(1, 10) for b in range(1, 10) if a * b <= 9}
-    return sorted(found)

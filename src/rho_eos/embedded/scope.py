@@ -4,11 +4,11 @@ It looks at the words that the generators make problems of, so a new operation i
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from rho_eos.embedded import humaneval, mbpp
 from rho_eos.embedded.gsm import GAINS, LOSSES, TIMES
+from rho_eos.embedded.programs import CodeTask, TinyHumanEval, TinyMbpp
 from rho_eos.models.known import EMBEDDED
 
 EXAMPLE = "Mia has 8 plums. 1) buys 6. 2) eats 5. 3) doubles them. How many are there now?"
@@ -56,8 +56,8 @@ def looks_known(prompt: str) -> bool:
         return small
     if all(_EVENT.match(text) for text in texts):
         return small and "How many" in prompt
-    programs = (humaneval.OPERATIONS,) if prompt.startswith("def ") else (mbpp.OPERATIONS,)
-    return all(_phrases(*programs).fullmatch(text) for text in texts)
+    phrases = _phrases(TinyHumanEval if prompt.startswith("def ") else TinyMbpp)
+    return all(phrases.fullmatch(text) for text in texts)
 
 
 def begins_known(document: str) -> bool:
@@ -66,8 +66,8 @@ def begins_known(document: str) -> bool:
     return any(looks_known("\n".join(lines[:count])) for count in range(1, len(lines) + 1))
 
 
-def _phrases(operations: Sequence[Any]) -> re.Pattern[str]:
-    phrases = [re.escape(phrase) for each in operations for phrase in each.phrases]
+def _phrases(task: type[CodeTask]) -> re.Pattern[str]:
+    phrases = [re.escape(phrase) for each in task.operations for phrase in each.phrases]
     return re.compile("|".join(phrase.replace(r"\{k\}", "[0-9]{1,2}") for phrase in phrases))
 
 

@@ -3,9 +3,8 @@
 from rho_eos.base.errors import UserError
 from rho_eos.embedded.arithmetic import TinyMath
 from rho_eos.embedded.gsm import TinyGsm
-from rho_eos.embedded.humaneval import TinyHumanEval
-from rho_eos.embedded.mbpp import TinyMbpp
 from rho_eos.embedded.problem import Problem, Task
+from rho_eos.embedded.programs import TinyHumanEval, TinyMbpp
 
 __all__ = ["TASKS", "Problem", "Task", "held_out"]
 

@@ -67,21 +67,10 @@ def open_checkpoint(config: EngineConfig) -> Checkpoint:
     files = weight_files(folder)
     missing = [file.name for file in files if not file.exists()]
     remote = remote_weights(repo, folder.name, missing) if repo else {}
-    parameters, stored, dtypes = measure(files, remote)
-    check_amount(model_config, parameters)
-    return Checkpoint(
-        folder,
-        family,
-        model_config,
-        tokenizer,
-        special,
-        files,
-        parameters,
-        stored,
-        dtypes,
-        repo,
-        remote,
-    )
+    measured = measure(files, remote)
+    check_amount(model_config, parameters=measured[0])
+    found = (folder, family, model_config, tokenizer, special, files)
+    return Checkpoint(*found, *measured, repo, remote)
 
 
 def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
@@ -92,7 +81,7 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
     from rho_eos.models.attention import PACKED  # with transformers' modelling code
 
     quantized = placement.quantization != "none"
-    mixed = placement.precision.weights != placement.precision.compute
+    mixed = placement.weights != placement.compute
     if checkpoint.repo is not None:
         fetch_weights(checkpoint.repo, checkpoint.folder, checkpoint.remote)
     model_class = checkpoint.family.masked_lm
@@ -105,7 +94,7 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
         model = model_class.from_pretrained(
             checkpoint.folder,
             config=checkpoint.config,
-            dtype=placement.stored if quantized else placement.precision.weights,
+            dtype=placement.stored if quantized else placement.weights,
             use_safetensors=True,
             attn_implementation=PACKED,
             trust_remote_code=False,
@@ -120,9 +109,9 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
         progress.enable_progress_bar()
     model.eval().requires_grad_(False)
     if quantized:
-        quantize(model, placement.quantization, placement.device, placement.precision.weights)
+        quantize(model, placement.quantization, placement.device, placement.weights)
     if mixed:
-        widen(model, placement.precision.compute)
+        widen(model, placement.compute)
     return model.to(placement.device)
 
 

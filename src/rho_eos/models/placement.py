@@ -1,34 +1,64 @@
-"""Where and how a model runs: its device, precision and format, decided before it is loaded."""
+"""Where and how a model runs: its device, precision and format, decided before it is loaded.
 
-from collections.abc import Iterator
+Precision has two sides, what is computed in and what weights are kept in. They differ on CPUs
+without arithmetic in 16 bit. There a product of bfloat16 numbers is several times slower than one
+of float32, so it is computed in float32; but weights that were stored in 16 bit lose nothing by
+staying so in memory, and are widened a piece at a time (`models/widening.py`).
+
+How much memory is needed and how much is free is asked before loading: a machine that runs out of
+memory ends this process, or another, without a message.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
-from rho_eos.models import memory
-from rho_eos.models.memory import gigabytes, needed_memory
-from rho_eos.models.precision import Precision, choices_of_precision, name_of, stored_dtype
 from rho_eos.models.quantize import check_available, exact_name
+
+#: What safetensors calls the types that weights come in.
+_STORED = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+}
+#: What a CPU says that multiplies such numbers itself (torch.cpu.get_capabilities).
+_NATIVE = {
+    torch.bfloat16: ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"),
+    torch.float16: ("avx512_fp16", "amx_fp16", "fp16_arith"),
+}
+#: Bytes a weight of a layer takes, with the scales of its groups or its row.
+_QUANTIZED_BYTES = {"int8": 1.002, "int4": 0.5625}
+#: What allocating thousands of experts one by one takes beyond their sum, as measured.
+_MANY_SMALL = 1.08
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
     device: torch.device
-    precision: Precision
+    weights: torch.dtype  # as they lie in memory
+    compute: torch.dtype  # of activations and products
     quantization: str  # none, int8 or int4
     stored: torch.dtype
     needed: int  # bytes, by arithmetic
     free: int | None  # bytes, before loading
+
+    @property
+    def fits(self) -> bool:
+        """Whether it fits into free memory, as far as anybody can say."""
+        return self.free is None or self.needed <= self.free
 
     def as_dict(self) -> dict[str, Any]:
         """For answers and records."""
         return {
             "device": str(self.device),
             **self.identity(),
-            "weights_dtype": name_of(self.precision.weights),
+            "weights_dtype": name_of(self.weights),
             "memory_needed": self.needed,
             "memory_free": self.free,
         }
@@ -39,17 +69,17 @@ class Placement:
         Whether weights that were stored in 16 bit lie in memory so or widened does not: `dtype` is
         the precision that their values have either way.
         """
-        narrow = min(self.stored, self.precision.weights, key=lambda dtype: dtype.itemsize)
+        narrow = min(self.stored, self.weights, key=lambda dtype: dtype.itemsize)
         return {
             "dtype": name_of(narrow),
-            "compute_dtype": name_of(self.precision.compute),
+            "compute_dtype": name_of(self.compute),
             "quantization": exact_name(self.quantization, self.device),
         }
 
     @property
     def sentence(self) -> str:
         """`cpu, bfloat16 computed in float32, int8; needs 9.6 GB, 19.8 GB are free`."""
-        weights, compute = name_of(self.precision.weights), name_of(self.precision.compute)
+        weights, compute = name_of(self.weights), name_of(self.compute)
         how = weights if weights == compute else f"{weights} computed in {compute}"
         quantized = "not quantised" if self.quantization == "none" else self.quantization
         free = "" if self.free is None else f", {gigabytes(self.free)} are free"
@@ -74,31 +104,22 @@ def choose_device(name: str) -> torch.device:
 def place(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placement:
     """The best way that fits into free memory; where none does, what would, in one sentence."""
     best = describe(config, checkpoint, device)
-    if best.free is not None and best.needed > best.free:
+    if not best.fits:
         raise UserError(_too_large(config, checkpoint, best))
     return best
 
 
 def describe(config: EngineConfig, checkpoint: Any, device: torch.device) -> Placement:
-    """The same, but where none fits, the one that needs least."""
+    """The best way to run a checkpoint as asked that fits; where none fits, the smallest."""
     check_available(config.quantization, device)
-    ways = list(_ways(config, checkpoint, device))
-    fitting = (way for way in ways if way.free is None or way.needed <= way.free)
-    return next(fitting, min(ways, key=lambda way: way.needed))
-
-
-def _ways(config: EngineConfig, checkpoint: Any, device: torch.device) -> Iterator[Placement]:
-    free = memory.free_memory(device)
-    stored = stored_dtype(checkpoint.stored_dtypes)
-    positions = min(config.max_positions, checkpoint.context_length)
-    precisions = choices_of_precision(config.dtype, device, stored)
+    free, stored = free_memory(device), stored_dtype(checkpoint)
+    ways = []
+    for types in ways_to_compute(config.dtype, device, stored):
+        needed = _needed(config, checkpoint, *types)
+        ways.append(Placement(device, *types, config.quantization, stored, needed, free))
     if config.quantization != "none":  # to save memory, so what is left wide is not widened
-        precisions.reverse()
-    for precision in precisions:
-        needed = needed_memory(
-            checkpoint, precision, config.quantization, positions, config.logits_megabytes * 2**20
-        )
-        yield Placement(device, precision, config.quantization, stored, needed, free)
+        ways.reverse()
+    return next((way for way in ways if way.fits), min(ways, key=lambda way: way.needed))
 
 
 def _too_large(config: EngineConfig, checkpoint: Any, tried: Placement) -> str:
@@ -106,18 +127,112 @@ def _too_large(config: EngineConfig, checkpoint: Any, tried: Placement) -> str:
     assert tried.free is not None
     fitting = []
     for name, value in (("dtype", "bfloat16"), ("quantization", "int8"), ("quantization", "int4")):
-        other = config.replaced(**{name: value})
         try:
-            check_available(other.quantization, tried.device)
+            other = describe(config.replaced(**{name: value}), checkpoint, tried.device)
         except UserError:
             continue
-        needed = min(way.needed for way in _ways(other, checkpoint, tried.device))
-        if needed < tried.needed and needed <= tried.free:
-            fitting.append(f"--{name} {value} ({gigabytes(needed)})")
-    advice = "nothing that is offered here would fit"
-    if fitting:
-        advice = f"these would fit: {', '.join(fitting)}"
+        if other.needed < tried.needed and other.fits:
+            fitting.append(f"--{name} {value} ({gigabytes(other.needed)})")
+    advice = f"these would fit: {', '.join(fitting)}"
     return (
         f"{config.model} needs {gigabytes(tried.needed)} of memory on {tried.device} as asked, "
-        f"but {gigabytes(tried.free)} are free; {advice}"
+        f"but {gigabytes(tried.free)} are free; "
+        f"{advice if fitting else 'nothing that is offered here would fit'}"
     )
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def stored_dtype(checkpoint: Any) -> torch.dtype:
+    """The type of most of the weights. A published config need not name it, and may be wrong."""
+    most = checkpoint.stored_dtypes[:1]
+    return _STORED.get(most[0], torch.float32) if most else torch.float32
+
+
+def ways_to_compute(
+    asked: str, device: torch.device, stored: torch.dtype
+) -> list[tuple[torch.dtype, torch.dtype]]:
+    """The types of weights and of products to run as asked, the best first.
+
+    A later way only needs less memory for the same result. `auto` computes as the weights are
+    stored, where the device can.
+    """
+    if asked == "auto":
+        wanted = torch.float32 if stored == torch.float64 else stored
+    else:
+        wanted = getattr(torch, asked)
+    compute = wanted if _is_native(wanted, device) else torch.float32
+    narrow = wanted if asked != "auto" and wanted.itemsize < 4 else stored
+    if device.type != "cpu" or narrow.itemsize >= compute.itemsize:
+        return [(compute, compute)]
+    if narrow != stored:  # asked to round the weights: they must be, also where all fits
+        return [(narrow, compute)]
+    return [(compute, compute), (narrow, compute)]
+
+
+def _is_native(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether the device multiplies such numbers at their full speed."""
+    if device.type != "cpu" or dtype not in _NATIVE:
+        return True
+    return any(_capabilities().get(name) for name in _NATIVE[dtype])
+
+
+def _capabilities() -> Mapping[str, Any]:
+    return torch.cpu.get_capabilities()
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that are free on a device; None where nobody can say.
+
+    Of a CPU that is what can be had without swapping, where the file cache gives way, and within
+    the limit of a container. It is known on Linux only.
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    try:
+        free = _listed("/proc/meminfo", "MemAvailable:") * 1024
+    except (OSError, StopIteration, ValueError):
+        return None
+    try:
+        group = Path("/sys/fs/cgroup")
+        limit = int((group / "memory.max").read_text(encoding="ascii"))
+        used = int((group / "memory.current").read_text(encoding="ascii"))
+        cache = _listed(group / "memory.stat", "inactive_file")
+    except (OSError, StopIteration, ValueError):  # no container, or one without a limit
+        return free
+    return min(free, max(0, limit - used + cache))
+
+
+def _listed(path: str | Path, name: str) -> int:
+    """The number that follows a name in a list of the kernel's."""
+    lines = map(str.split, Path(path).read_text(encoding="ascii").splitlines())
+    return next(int(line[1]) for line in lines if line[0] == name)
+
+
+def _needed(
+    config: EngineConfig, checkpoint: Any, weights: torch.dtype, compute: torch.dtype
+) -> int:
+    """Bytes for the weights and the largest forward: arithmetic from the headers and the config.
+
+    Embedding and head are not quantised. Quantising needs one weight in float32 beside.
+    """
+    shape, quantized = checkpoint.config, config.quantization != "none"
+    ends = shape.vocab_size * shape.hidden_size * (1 if shape.tie_word_embeddings else 2)
+    ends = min(ends, checkpoint.parameters)
+    inner = int(getattr(shape, "intermediate_size", None) or 4 * shape.hidden_size)
+    each = _QUANTIZED_BYTES.get(config.quantization, weights.itemsize)
+    if quantized and getattr(shape, "num_experts", None):
+        each *= _MANY_SMALL
+    kept = int((checkpoint.parameters - ends) * each) + ends * weights.itemsize
+    beside = 4 * shape.hidden_size * inner if quantized else 0
+    positions = min(config.max_positions, checkpoint.context_length)
+    activations = positions * (6 * shape.hidden_size + 3 * inner) * compute.itemsize
+    return kept + beside + activations + config.logits_megabytes * 2**20
+
+
+def gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

@@ -41,9 +41,7 @@ class Int8Linear(nn.Module):
         laid_out = bytes_.t().contiguous() if sums_exactly() else bytes_.t()
         self.weight = nn.Parameter(laid_out, requires_grad=False)  # (in, out)
         self.register_buffer("scale", scale)
-        self.register_buffer(
-            "bias", None if linear.bias is None else linear.bias.to(compute, copy=True)
-        )
+        self.register_buffer("bias", _own(linear.bias, compute))
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         rows = input.reshape(-1, self.in_features).float()
@@ -73,9 +71,7 @@ class Int4Linear(nn.Module):
         self.weight = nn.Parameter(packed, requires_grad=False)
         both = torch.stack((scale, middle), -1).transpose(0, 1).contiguous()
         self.register_buffer("scales", both)  # (groups, out, 2)
-        self.register_buffer(
-            "bias", None if linear.bias is None else linear.bias.to(compute, copy=True)
-        )
+        self.register_buffer("bias", _own(linear.bias, compute))
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         rows = input.reshape(-1, self.in_features).bfloat16()
@@ -88,11 +84,17 @@ class Int4Linear(nn.Module):
         return output.reshape(*input.shape[:-1], self.out_features)
 
 
+def _own(bias: torch.Tensor | None, compute: torch.dtype) -> torch.Tensor | None:
+    return None if bias is None else bias.to(compute, copy=True)
+
+
 def _to_bytes(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows as int8, and the scale of each."""
     values = weight.to(torch.float32, copy=True)
     largest = torch.maximum(values.amax(1), -values.amin(1))
-    scale = (largest / _largest_weight()).clamp_min(torch.finfo(torch.float32).tiny)
+    # Without sums in 32 bit, pairs of products must fit into 16: 2 x 255 x 63 does.
+    most = 127 if sums_exactly() else 63
+    scale = (largest / most).clamp_min(torch.finfo(torch.float32).tiny)
     return values.div_(scale[:, None]).round_().to(torch.int8), scale
 
 
@@ -153,11 +155,6 @@ def sums_exactly() -> bool:
     rows = torch.full((32, 1024), 127, dtype=torch.int8)
     sums = [torch._int_mm(rows, columns) for columns in (rows[:16].t(), rows.view(1024, 32))]
     return all(bool((each == 1024 * 127 * 127).all()) for each in sums)
-
-
-def _largest_weight() -> int:
-    """Without sums in 32 bit, pairs of products must fit into 16: 2 x 255 x 63 does."""
-    return 127 if sums_exactly() else 63
 
 
 def _with_torchao(model: Any, kind: str, device: torch.device) -> None:

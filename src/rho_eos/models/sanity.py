@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rho_eos.base.errors import UserError
-from rho_eos.base.settings import shown
+from rho_eos.base.errors import UserError, shown
 
 #: Kinds of files that are read, and the bytes that none of them comes near. Weights have no limit
 #: here: of them only headers are read before memory is asked for.
@@ -35,13 +34,7 @@ _BOUNDS = {
 }
 _SIZES = {field: largest for largest, fields in _BOUNDS.items() for field in fields.split()}
 #: What a model is built from, whatever its family calls it.
-_NEEDED = (
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "vocab_size",
-    "max_position_embeddings",
-)
+_NEEDED = "hidden_size num_hidden_layers num_attention_heads vocab_size max_position_embeddings"
 _FRACTIONS = ("rope_theta", "rms_norm_eps", "layer_norm_eps", "attention_dropout")
 _FLAGS = ("weight_tying", "tie_word_embeddings")
 _IDS = ("mask_token_id", "eos_token_id", "bos_token_id", "pad_token_id")
@@ -86,37 +79,32 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Sizes are integers in their bounds and go together, before a model is built from them."""
-    for field, largest in _SIZES.items():
-        value = config.get(field)
-        if value is None or (value == 0 and field == "num_experts" and value is not False):
+    """Numbers, flags and ids are such, and sizes in their bounds, before a model is built."""
+    for field, value in config.items():
+        if largest := _SIZES.get(field):
+            least = 0 if field == "num_experts" else 1
+            good = type(value) is int and least <= value <= largest
+            takes = f"an integer from 1 to {largest}"
+        elif field in _FRACTIONS:
+            good, takes = type(value) in (int, float) and 0 <= value < 1e12, "a number from 0"
+        elif field in _FLAGS:
+            good, takes = isinstance(value, bool), "a boolean"
+        elif field in _IDS:
+            ids = value if isinstance(value, list) else [value]
+            good, takes = all(each is None or type(each) is int for each in ids), "a token id"
+        else:
             continue
-        if type(value) is not int or not 1 <= value <= largest:
-            raise UserError(
-                f"config field {field} is {shown(value)}, but takes an integer from 1 to {largest}"
-            )
-    for field in _FRACTIONS:
-        value = config.get(field)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (number and 0 <= value < 1e12):
-            raise UserError(f"config field {field} is {shown(value)}, but takes a number from 0")
-    for field in _FLAGS:
-        if not isinstance(config.get(field), bool | None):
-            raise UserError(f"config field {field} is {shown(config[field])}, but takes a boolean")
-    for field in _IDS:
-        value = config.get(field)
-        ids = value if isinstance(value, list) else [value]
-        if any(each is not None and type(each) is not int for each in ids):
-            raise UserError(f"config field {field} is {shown(value)}, but takes a token id")
+        if value is not None and not good:
+            raise UserError(f"config field {field} is {shown(value)}, but takes {takes}")
 
 
 def check_built(config: Any) -> None:
     """Check a config object: heads share the width equally and have an even width."""
-    for field in _NEEDED:
+    for field in _NEEDED.split():
         if type(getattr(config, field, None)) is not int:
             raise UserError(f"the config has no {field}")
     heads, groups = config.num_attention_heads, config.num_key_value_heads or 1
-    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    width = _head_width(config)
     if heads % groups:
         raise UserError(f"the config's {heads} heads cannot share {groups} keys equally")
     if config.hidden_size % heads and not getattr(config, "head_dim", None):
@@ -125,22 +113,26 @@ def check_built(config: Any) -> None:
         raise UserError(f"the config's heads have {width} dimensions, but takes an even number")
 
 
-def check_amount(config: Any, stored: int) -> None:
+def _head_width(config: Any) -> int:
+    own = getattr(config, "head_dim", None)
+    return int(own or config.hidden_size // config.num_attention_heads)
+
+
+def check_amount(config: Any, parameters: int) -> None:
     """Refuse a config that describes many more parameters than are stored."""
     described = described_parameters(config)
-    if described > 2 * stored + 2**16:
+    if described > 2 * parameters + 2**16:
         raise UserError(
             f"the config describes a model of about {described:,} parameters, but the weight files "
-            f"hold {stored:,}"
+            f"hold {parameters:,}"
         )
 
 
 def described_parameters(config: Any) -> int:
     """About how many parameters a config describes, without norms and biases."""
     hidden, layers = config.hidden_size, config.num_hidden_layers
-    width = getattr(config, "head_dim", None) or hidden // config.num_attention_heads
     heads = config.num_attention_heads + (config.num_key_value_heads or config.num_attention_heads)
-    attention = 2 * hidden * width * heads
+    attention = 2 * hidden * _head_width(config) * heads
     inner = layers * 3 * hidden * (config.intermediate_size or 0)
     if hasattr(type(config), "moe_layer_freq"):  # else a field that its family does not read
         sparse = sum(config.moe_layer_freq)

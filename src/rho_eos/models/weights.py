@@ -1,7 +1,8 @@
 """Where a checkpoint's weights are, and what they are, from the headers of their files."""
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from safetensors import SafetensorError, safe_open
 from rho_eos.base.errors import UserError
 from rho_eos.models.hub import RemoteFile
 from rho_eos.models.sanity import read_json
+
+_EXPERT = re.compile(r"(.*\.experts\.)(\d+)\.((?:gate|up|down)_proj\.weight)")
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:
@@ -20,48 +23,66 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
         return (single,)
     shards = read_json(index).get("weight_map")
     names = sorted(set(map(str, shards.values()))) if isinstance(shards, dict) else []
-    if not names or any(not _is_file_name(name) for name in names):
+    if not names or not all(re.fullmatch(r"[^./\\\0][^/\\\0]*\.safetensors", n) for n in names):
         raise UserError(f"{index} is damaged: its weight_map does not name files of its folder")
     return tuple(folder / name for name in names)
-
-
-def _is_file_name(name: str) -> bool:
-    """A weight file beside its index: neither a path nor anything else."""
-    return name.endswith(".safetensors") and not set(name) & set("/\\\0") and name[0] != "."
 
 
 def measure(
     files: tuple[Path, ...], remote: Mapping[str, RemoteFile]
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Parameters, bytes, and dtypes with that of most weights first, from the files' headers.
-
-    A damaged file is named.
-    """
+    """Parameters, bytes, and dtypes with that of most weights first, from the files' headers."""
     parameters: Counter[str] = Counter()
     stored = 0
     for file in files:
         if file.exists():
-            count, size = _header(file), file.stat().st_size
+            for _, dtype, shape in _tensors(file):
+                parameters[dtype] += prod(shape)
+            stored += file.stat().st_size
         elif file.name in remote:
-            count, size = remote[file.name].parameters, remote[file.name].size
+            parameters += remote[file.name].parameters
+            stored += remote[file.name].size
         else:
             raise UserError(
                 f"{file.parent} has no {file.name} (weights are read from safetensors only)"
             )
-        parameters += count
-        stored += size
-    dtypes = tuple(dtype for dtype, _ in parameters.most_common())
-    return parameters.total(), stored, dtypes
+    return parameters.total(), stored, tuple(dtype for dtype, _ in parameters.most_common())
 
 
-def _header(file: Path) -> Counter[str]:
-    """How many numbers of each dtype it holds."""
-    parameters: Counter[str] = Counter()
+def check_experts(folder: Path, model: str) -> None:
+    """Raise where a layer with experts lacks one, or has one of another shape than the others.
+
+    transformers stacks whatever experts a checkpoint holds. One that is missing shows only as a
+    shape of the whole layer, and one under a wrong number would silently take another's place, so
+    the names in the files are looked at first.
+    """
+    shapes: dict[tuple[str, int, str], tuple[int, ...]] = {}  # by layer, number and part
+    for file in sorted(folder.glob("*.safetensors")):
+        for name, _, shape in _tensors(file):
+            if found := _EXPERT.fullmatch(name):
+                shapes[found[1], int(found[2]), found[3]] = shape
+    numbers = range(1 + max((number for _, number, _ in shapes), default=-1))
+    stacks = {(layer, part) for layer, _, part in shapes}
+    wanted = {(layer, number, part) for layer, part in stacks for number in numbers}
+    common = Counter((part, shape) for (_, _, part), shape in shapes.items()).most_common()
+    usual = dict(
+        pair for pair, _ in reversed(common)
+    )  # of each part the shape that most experts have
+    odd = {key for key, shape in shapes.items() if shape != usual[key[2]]}
+    for what, keys in (("lacks", wanted - set(shapes)), ("has misshapen", odd)):
+        if keys:
+            layer, number, part = min(keys)
+            raise UserError(
+                f"the checkpoint does not fit {model}: it {what} {layer}{number}.{part}"
+            )
+
+
+def _tensors(file: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Name, dtype and shape of all weights in a file. One that is damaged is named."""
     try:
         with safe_open(file, framework="pt") as weights:
-            for key in weights.keys():  # noqa: SIM118 (not a dict)
-                piece = weights.get_slice(key)
-                parameters[str(piece.get_dtype())] += prod(piece.get_shape())
+            for name in weights.keys():  # noqa: SIM118 (not a dict)
+                piece = weights.get_slice(name)
+                yield name, str(piece.get_dtype()), tuple(piece.get_shape())
     except (SafetensorError, OSError, RuntimeError, OverflowError) as error:
         raise UserError(f"{file} is damaged or incomplete: {error}") from error
-    return parameters

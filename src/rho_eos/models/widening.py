@@ -6,7 +6,7 @@ exists in float32 at any moment.
 
 import torch
 from torch import nn
-from torch.nn.functional import linear
+from torch.nn.functional import embedding, linear
 
 #: Bytes of the piece that is widened at a time: large enough for a product of full speed.
 PIECE = 32 * 2**20
@@ -17,10 +17,8 @@ class WideLinear(nn.Module):
 
     def __init__(self, narrow: nn.Linear, compute: torch.dtype) -> None:
         super().__init__()
+        self.weight, self.bias, self.compute = narrow.weight, narrow.bias, compute
         self.in_features, self.out_features = narrow.in_features, narrow.out_features
-        self.weight = narrow.weight
-        self.bias = None if narrow.bias is None else _parameter(narrow.bias.to(compute))
-        self.compute = compute
         self.rows = max(1, PIECE // (self.in_features * compute.itemsize))
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
@@ -34,33 +32,21 @@ class WideEmbedding(nn.Module):
 
     def __init__(self, narrow: nn.Embedding, compute: torch.dtype) -> None:
         super().__init__()
-        self.num_embeddings, self.embedding_dim = narrow.num_embeddings, narrow.embedding_dim
-        self.weight = narrow.weight
-        self.padding_idx = narrow.padding_idx
-        self.compute = compute
+        self.weight, self.compute = narrow.weight, compute
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return nn.functional.embedding(ids, self.weight).to(self.compute)
+        return embedding(ids, self.weight).to(self.compute)
 
 
 def widen(model: nn.Module, compute: torch.dtype) -> None:
     """Have a model compute in `compute` and keep its large weights as they are."""
+    kept = set()
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, nn.Linear) and child.weight.dtype != compute:
-                setattr(module, name, WideLinear(child, compute))
-            elif isinstance(child, nn.Embedding) and child.weight.dtype != compute:
-                setattr(module, name, WideEmbedding(child, compute))
-    kept = {
-        id(module.weight)
-        for module in model.modules()
-        if isinstance(module, WideLinear | WideEmbedding)
-    }
-    for module in model.modules():
-        for name, weight in list(module.named_parameters(recurse=False)):
-            if id(weight) not in kept and weight.is_floating_point():
-                setattr(module, name, _parameter(weight.to(compute)))
-
-
-def _parameter(values: torch.Tensor) -> nn.Parameter:
-    return nn.Parameter(values, requires_grad=False)
+            if isinstance(child, nn.Linear | nn.Embedding) and child.weight.dtype != compute:
+                wide = WideLinear if isinstance(child, nn.Linear) else WideEmbedding
+                setattr(module, name, wide(child, compute))  # type: ignore[arg-type]
+                kept.add(child.weight)
+    for weight in model.parameters():
+        if weight not in kept and weight.is_floating_point():
+            weight.data = weight.data.to(compute)

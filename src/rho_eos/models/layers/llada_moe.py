@@ -28,7 +28,7 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import (
 
 from rho_eos.models.backbone import BidirectionalStack, MaskedDiffusionHead
 from rho_eos.models.families.llada_moe import LLaDAMoEConfig
-from rho_eos.models.layers.expert_files import check_experts
+from rho_eos.models.weights import check_experts
 
 _BIAS = WeightRenaming("mlp.expert_bias", "mlp.gate.expert_bias")
 
