@@ -27,6 +27,8 @@ def line(
         "e_token": 10,
         "nfe": 4,
         "positions_evaluated": 100,
+        "positions_exact": fields.get("positions_evaluated", 100),
+        "refreshes": fields.get("nfe", 4),
         "tokens_per_forward": 5.0,
         "e_ratio": 0.5,
         "adjustments": 2,

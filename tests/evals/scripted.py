@@ -29,8 +29,7 @@ class Script:
 
 
 def usage(job: Question) -> Usage:
-    assert job.params is not None
-    length = job.params.initial_length
+    length = job.ask["params"].initial_length
     return Usage(
         prompt_tokens=10,
         n_token=length,
@@ -43,9 +42,9 @@ def usage(job: Question) -> Usage:
 
 
 def trace(job: Question) -> list[StepRecord]:
-    if job.params is None or not job.params.trace:
+    if not job.ask["params"].trace:
         return []
-    length = job.params.initial_length
+    length = job.ask["params"].initial_length
     return [
         StepRecord(step, length, length, 0.25 * step, 0.25 * step, "hold", 0) for step in range(3)
     ]

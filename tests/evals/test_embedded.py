@@ -94,9 +94,7 @@ def test_a_program_counts_by_what_it_does_not_how_it_is_written() -> None:
     assert not broken.correct and "AssertionError" in broken.detail
 
 
-def test_there_is_no_file_to_read_and_a_limit_is_checked() -> None:
+def test_there_is_no_file_to_read() -> None:
     with pytest.raises(UserError, match="makes its own problems"):
         find_task("tiny-gsm").load(Path("x.jsonl"))
-    with pytest.raises(UserError, match="limit must be at least 1"):
-        find_task("tiny-gsm").load(limit=0)
     assert len(find_task("tiny-math").load()) == 500

@@ -151,17 +151,17 @@ def test_a_verifier_killed_at_work_does_not_make_the_answer_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     verifier = MathVerifier()
-    read_line = verifier._read_line
+    read = verifier._read
     killed: list[int] = []
 
-    def kill_once(process: subprocess.Popen[bytes], seconds: float) -> str | None:
+    def kill_once(process: subprocess.Popen[str]) -> str:
         if verifier._known and not killed:
             killed.append(process.pid)
             process.kill()
             process.wait()
-        return read_line(process, seconds)
+        return read(process)
 
-    monkeypatch.setattr(verifier, "_read_line", kill_once)
+    monkeypatch.setattr(verifier, "_read", kill_once)
     try:
         assert verifier.equal(r"\boxed{2}", r"\boxed{4/2}")
         assert verifier._process is not None
@@ -175,7 +175,7 @@ def test_a_pair_that_always_kills_its_worker_is_unequal(monkeypatch: pytest.Monk
     verifier, started = MathVerifier(), []
     start = verifier._start
 
-    def start_and_kill() -> subprocess.Popen[bytes]:
+    def start_and_kill() -> subprocess.Popen[str]:
         process = start()
         started.append(process.pid)
         process.kill()

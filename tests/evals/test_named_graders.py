@@ -131,9 +131,9 @@ def test_code_runs_in_the_sandbox_it_is_confined_to(
 
     run_python = python_tests.run_python
     monkeypatch.setattr(python_tests, "run_python", note)
-    grader = make_grader("python").confined(backend)
-    assert grader.grade(FENCED.format("2 * x"), "", FIELDS).correct
-    assert used == [backend]
+    with python_tests.running_in(backend):
+        assert make_grader("python").grade(FENCED.format("2 * x"), "", FIELDS).correct
+    assert used == [backend] and python_tests._chosen is None
 
 
 def test_without_a_sandbox_the_user_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

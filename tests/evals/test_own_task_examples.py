@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rho_eos.evals import find_task, registry
+from rho_eos.evals import find_task, task
 from rho_eos.evals.runs.run_folder import read_samples
 from rho_eos.evals.tasks.task_file import read_task_file
 from tests.evals.command import Command
@@ -20,7 +20,7 @@ TASK_FILE = ROOT / "examples" / "task.yaml"
 @pytest.fixture
 def apples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """`examples/task.py` imported, into a registry that is gone after the test."""
-    monkeypatch.setattr(registry, "registry", registry.registry.fresh())
+    monkeypatch.setattr(task, "TASKS", task.TASKS.fresh())
     importlib.import_module("examples.task")
     yield
     del sys.modules["examples.task"]

@@ -21,7 +21,7 @@ def make(model: Path, table: str) -> dict[str, dict[str, str]]:
     out = model / "out"
     config = EngineConfig(model=str(model), device="cpu")
     data = {"gsm8k": FOLDER / "gsm8k.jsonl"}
-    study = Study(config=config, scale=PAPER.scale, folder=out, limit=1, data=data)
+    study = Study(config=config, folder=out, limit=1, data=data)
     reproduce(study, PAPER, plan_tables(table, PAPER, ["gsm8k"]), [], Script().open, Watch())
     with (out / f"{table}.csv").open(encoding="utf-8", newline="") as file:
         return {next(iter(row.values())): row for row in csv.DictReader(file)}

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from rho_eos.evals import Sample
-from rho_eos.evals.tasks.humaneval import HumanEval
+from rho_eos.evals.graders.python_tests import running_in
+from rho_eos.evals.tasks.code_task import HumanEval
 from rho_sandbox import Backend, Limits, run_python
 
 SHORT = Limits(wall_seconds=10, cpu_seconds=2, memory_bytes=512 << 20)
@@ -375,8 +376,10 @@ def test_helpers_of_a_humaneval_prompt_are_not_the_answers_to_replace(backend: B
         ''')
     test = "def check(candidate):\n    assert math.fabs(poly([1, 2], candidate([1, 2]))) < 1e-4\n"
     data = {"task_id": "x", "prompt": prompt, "entry_point": "find_zero", "test": test}
-    task = HumanEval(backend=backend)
+    task = HumanEval()
     sample = Sample("x", {**data, "canonical_solution": "    return -xs[0] / xs[1]\n"})
-    assert task.grade(sample, task.gold(sample)).correct
+    with running_in(backend):
+        assert task.grade(sample, task.gold(sample)).correct
     cheat = "class math:\n    fabs = abs\ndef poly(*a): return 0\ndef find_zero(xs): return 7\n"
-    assert not task.grade(sample, f"<answer>\n```python\n{cheat}```\n</answer>").correct
+    with running_in(backend):
+        assert not task.grade(sample, f"<answer>\n```python\n{cheat}```\n</answer>").correct

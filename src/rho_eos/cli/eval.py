@@ -95,8 +95,7 @@ def evaluate(
     config = EngineConfig.from_mapping(engine_options)
     cells = {
         folder: Evaluation(
-            tasks=names,
-            file_tasks=file_tasks,
+            tasks=(*names, *file_tasks),
             engine=config if params else None,
             params=params,
             limit=limit,

@@ -59,14 +59,13 @@ def reproduce(
     if batch_size is not None:
         engine_options["max_rows"] = batch_size
     config = EngineConfig.from_mapping(engine_options)
-    chosen = choose_profile(config, profile)
+    chosen = choose_profile(config.model, profile)
     tables = plan_tables(target, chosen, listed(tasks))
     figures = plan_figures(target, chosen, listed(tasks))
     plans = [*tables, *figures]
     used = list(dict.fromkeys(task for plan in plans for task in plan.tasks))
     study = Study(
         config=config,
-        scale=chosen.scale,
         folder=out,
         limit=limit,
         skip=skip,

@@ -124,7 +124,10 @@ def _option(name: str, field: FieldInfo, panel: str, help: str | None = None) ->
 def _given(cls: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
     """What was given, each word as the type of its field; ranges are checked with the rest."""
     if cls is DecodeParams:
-        return from_words({n: values[n] for n in parameters() if values[n] is not None})
+        given = {n: values[n] for n in parameters() if values[n] is not None}
+        # `eval --policy gold` asks no model, so gold is no policy of the registry.
+        gold = {"policy": given.pop("policy")} if given.get("policy") == "gold" else {}
+        return from_words(given) | gold
     return {
         name: from_word(name, field, value) if isinstance(value, str | list) else value
         for name, field in cls.model_fields.items()

@@ -26,9 +26,7 @@ Skip = Annotated[
         "samples than those that are reported."
     ),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only list what would be run, and its rough cost.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be run.")]
 
 
 def listed(text: str) -> list[str]:
@@ -47,17 +45,17 @@ def run_study(
     when it is first needed."""
     from rich.console import Console
 
-    from rho_eos.evals.runs.sources import EngineAnswers
+    from rho_eos.evals.runs.sources import ModelAnswers
     from rho_eos.evals.runs.table import show
 
     cells = study.cells(plans)
     if dry_run:
-        return _show_plan(study, cells)
+        return _show_plan(cells)
     console = Console(stderr=True, highlight=False)
 
     @cache
     def open_model() -> "AnswerSource":
-        return EngineAnswers(load(engine_options))
+        return ModelAnswers(load(engine_options))
 
     try:
         bar = _Bar(console, cells)
@@ -76,54 +74,46 @@ def run_study(
     return 0
 
 
-def _show_plan(study: "Study", cells: "Sequence[Cell]") -> int:
-    """The cells, what is done of them, and what the rest will cost."""
+def _show_plan(cells: "Sequence[Cell]") -> int:
+    """The cells, and how many answers each of them has and needs."""
     from rho_eos.evals.runs.table import Table, show
 
-    rows = []
-    left = 0.0
-    for cell in cells:
-        done = cell.samples if cell.finished else cell.done
-        missing = cell.positions * (1 - done / cell.samples)
-        left += missing
-        state = "finished" if cell.finished else f"{done} of {cell.samples}"
-        rows.append([cell.label, cell.task, state, f"{missing:,.0f}"])
-    show(Table(("cell", "task", "samples", "positions left"), rows, labels=2), "terminal")
-    finished = sum(cell.finished for cell in cells)
-    print(f"{finished} of {len(cells)} cells are finished; about {left:,.0f} positions are left.")
-    if study.scale.seconds_per_position is not None:
-        minutes = left * study.scale.seconds_per_position / 60
-        about = "less than a minute" if minutes < 1 else f"about {minutes:,.0f} min"
-        print(f"On two quiet CPU cores that takes {about}.")
+    done = [cell.samples if cell.finished else cell.done for cell in cells]
+    rows = [
+        [cell.label, cell.task, f"{have} of {cell.samples}"]
+        for cell, have in zip(cells, done, strict=True)
+    ]
+    show(Table(("cell", "task", "answers"), rows, labels=2), "terminal")
+    finished, left = sum(cell.finished for cell in cells), sum(cell.samples for cell in cells)
+    left -= sum(done)
+    print(f"{finished} of {len(cells)} cells are finished; {left:,} answers are missing.")
     return 0
 
 
 class _Bar:
-    """All cells, counted in estimated positions so that the time left means something; beside it
-    the cell that is running. A log gets a line for each cell."""
+    """The answers of all cells, and beside them the cell that is running. A log gets a line for
+    each cell."""
 
     def __init__(self, console: Any, cells: "Sequence[Cell]") -> None:
         from rho_eos.cli.progress import progress_bars
 
         self._console = console
         self._count, self._done = len(cells), sum(cell.finished for cell in cells)
-        self._before = 0.0  # positions of the cells that this command has finished
+        self._before = 0  # answers of the cells that this command has finished
         self.bars = progress_bars(console)
         self.bars.speed_estimate_period = 600
-        pending = sum(cell.positions for cell in cells if not cell.finished)
-        self._task = self.bars.add_task("positions", total=round(pending), note="")
+        pending = sum(cell.samples for cell in cells if not cell.finished)
+        self._task = self.bars.add_task("answers", total=pending, note="")
 
     def show(self, cell: "Cell", progress: "Progress") -> None:
         from rich.markup import escape
 
-        share = progress.done / progress.total
         right = f", {progress.correct / progress.done:.1%} right" if progress.done else ""
         told = f"{cell.label} · {cell.task}: {progress.done}/{progress.total}{right}"
-        at = round(self._before + share * cell.positions)
         note = f"[{self._done + 1}/{self._count}] {told}"
-        self.bars.update(self._task, completed=at, note=escape(note))
-        if share == 1:
+        self.bars.update(self._task, completed=self._before + progress.done, note=escape(note))
+        if progress.done == progress.total:
             self._done += 1
-            self._before += cell.positions
+            self._before += cell.samples
             if not self._console.is_terminal:
                 self._console.print(note, markup=False)

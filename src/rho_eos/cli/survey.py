@@ -62,19 +62,16 @@ def survey(
     """
     from rho_eos.config import EngineConfig
     from rho_eos.evals.runs.evaluation import find_data
-    from rho_eos.evals.studies.cost import scale_of
-    from rho_eos.evals.studies.study import Study
+    from rho_eos.evals.studies.study import Study, usual_tasks
     from rho_eos.evals.studies.survey import plan_survey, run_survey
 
     if batch_size is not None:
         engine_options["max_rows"] = batch_size
     config = EngineConfig.from_mapping(engine_options)
-    scale = scale_of(config)
     asked = listed(policies), listed(lengths), _values(values or [])
-    plan = plan_survey(name, listed(tasks) or scale.tasks, *asked)
+    plan = plan_survey(name, listed(tasks) or usual_tasks(config.model), *asked)
     study = Study(
         config=config,
-        scale=scale,
         folder=out,
         limit=limit,
         skip=skip,

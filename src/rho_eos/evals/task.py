@@ -1,18 +1,19 @@
-"""What a benchmark is: samples, a prompt for each, and a verdict on each answer.
+"""What a benchmark is, and every benchmark by its name.
 
-Everything that runs evaluations works through this class, whoever wrote the benchmark.
+A benchmark has samples, a prompt for each, and a verdict on each answer. Everything that runs
+evaluations works through `Task`, whoever wrote the benchmark. An installed package adds its tasks
+with an entry point of the group `rho_eos.tasks`, which names a module that calls `register_task`,
+or the task itself. Nothing of all this is imported before the first task is looked up.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from rho_sandbox import Backend
-
-ANSWER_PREFIX = "<reasoning>"
+from rho_eos.base.errors import UserError
+from rho_eos.base.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class Grade:
 
 
 class Task(ABC):
-    """A benchmark. Tasks are immutable and may be used from several threads at once.
+    """A benchmark. Tasks do not change, so several threads may use one at once.
 
-    A simple one has a name, `load`, `prompt`, `grade` and `gold`; all else has a default.
+    A simple task has a name, `load`, `prompt`, `grade` and `gold`; all else has a default.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Task(ABC):
     answer_prefix: str = ""
     #: Whether `--data` can give it a file.
     reads_file: bool = False
-    #: Whether grading runs what the model wrote; then `confined` says where.
+    #: Whether grading runs what the model wrote; then a sandbox is looked for first.
     runs_code: bool = False
 
     @abstractmethod
@@ -66,13 +67,32 @@ class Task(ABC):
         """The chat that asks for the answer: one turn, as the published protocol has no system."""
         return [{"role": "user", "content": self.prompt(sample)}]
 
-    def confined(self, _backend: "Backend") -> Self:
-        """The same task, whose code runs in this sandbox."""
-        return self
-
     def identity(self) -> dict[str, Any]:
         """What decides its questions and verdicts beside its name; noted with every run of it.
 
         A run whose task now says something else is not continued.
         """
         return {}
+
+
+Registered = TypeVar("Registered", bound=Task | type[Task])
+
+
+def register_task(task: Registered) -> Registered:
+    """Make a task known by its name. Of a class, which this may decorate, one is made."""
+    made = task() if isinstance(task, type) else task
+    if not isinstance(made, Task):
+        raise UserError(f"{made!r} is no task: it must be a rho_eos.evals.Task")
+    TASKS.add(getattr(made, "name", None), made, type(made).__module__)
+    return task
+
+
+TASKS = Registry[Task]("task", "rho_eos.evals.tasks", "rho_eos.tasks", register_task)
+
+
+def task_names() -> list[str]:
+    return list(TASKS.all())
+
+
+def find_task(name: str) -> Task:
+    return TASKS.find(name)

@@ -5,11 +5,11 @@ The same parameters are the same run wherever they appear: ρ-EOS Sym of the mai
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
+from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.evals.studies.contenders import ASYM, DAEDAL, RHO_ASYM, RHO_SYM, SYM, outside, rho_eos
-from rho_eos.evals.studies.study import Plan, Row, params_with
+from rho_eos.evals.studies.study import Plan, Row
 from rho_eos.reproduce.profiles import Profile
 
 BY_THRESHOLD = "fixed, τ rule"  # a series of rows
@@ -23,33 +23,40 @@ TITLES = {
 TARGETS = (*TITLES, "figures", "all")
 
 
-def row(profile: Profile, label: str, own: Mapping[str, Any]) -> Row:
-    """A policy's own parameters over the lengths of the profile."""
+def row(profile: Profile, label: str, own: Mapping[str, Any], **more: Any) -> Row:
+    """A policy's own parameters over the lengths of the profile; `more` is the row's."""
     shared = {
         "initial_length": profile.lengths[0],
         "max_new_tokens": profile.lengths[-1],
-        "block_length": profile.scale.block_length,
+        "block_length": profile.block_length,
     }
-    return Row(label, params_with(shared, own))
+    return Row(label, DecodeParams.from_mapping(merged(shared, own)), **more)
 
 
 def one_token_rows(profile: Profile) -> list[Row]:
     """The published baseline, decoded to the end of its canvas as its code does."""
-    rows = []
-    for n in profile.one_token_lengths:
-        own = {"policy": "fixed", "initial_length": n, "steps": n, "early_stop": False}
-        made = row(profile, f"fixed {n}, one token a step", own)
-        rows.append(replace(made, samples=profile.one_token_samples))
-    return rows
+    return [
+        row(
+            profile,
+            f"fixed {n}, one token a step",
+            {"policy": "fixed", "initial_length": n, "commit": "quota", "early_stop": False},
+            samples=profile.one_token_samples,
+        )
+        for n in profile.one_token_lengths
+    ]
 
 
 def by_threshold_rows(profile: Profile, lengths: Sequence[int]) -> list[Row]:
     """The fair control: commits and stops as ρ-EOS does; only the length is fixed."""
-    rows = []
-    for n in lengths:
-        made = row(profile, f"fixed {n}, τ rule", {"policy": "fixed", "initial_length": n})
-        rows.append(replace(made, series=BY_THRESHOLD))
-    return rows
+    return [
+        row(
+            profile,
+            f"fixed {n}, τ rule",
+            {"policy": "fixed", "initial_length": n},
+            series=BY_THRESHOLD,
+        )
+        for n in lengths
+    ]
 
 
 def adaptive_rows(profile: Profile, suffix: str = "", **more: Any) -> list[Row]:
@@ -86,13 +93,10 @@ def rows_of(table: str, profile: Profile) -> list[Row]:
 
 def plan_tables(target: str, profile: Profile, tasks: Sequence[str]) -> list[Plan]:
     """The tables of a target; `tasks` in place of the profile's, if any are given."""
-    usual = {"main": profile.scale.tasks, "signals": profile.signal_tasks}
+    usual = {"main": profile.tasks, "signals": profile.signal_tasks}
     return [
         Plan(
-            name,
-            title,
-            tuple(tasks) or usual.get(name, profile.scale.tasks[:1]),
-            tuple(rows_of(name, profile)),
+            name, title, tuple(tasks) or usual.get(name, profile.tasks[:1]), rows_of(name, profile)
         )
         for name, title in TITLES.items()
         if target in (name, "all")
@@ -113,6 +117,6 @@ def plan_figures(target: str, profile: Profile, tasks: Sequence[str]) -> list[Pl
         for each in (*fixed, *asym)
     ]
     return [
-        Plan("scatter", "E_ratio against N_token", chosen, (*fixed, *adaptive_rows(profile))),
-        Plan("curves", "ρ over steps", chosen[:1], tuple(traced)),
+        Plan("scatter", "E_ratio against N_token", chosen, [*fixed, *adaptive_rows(profile)]),
+        Plan("curves", "ρ over steps", chosen[:1], traced),
     ]

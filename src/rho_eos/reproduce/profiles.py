@@ -12,18 +12,19 @@ samples.
 from dataclasses import dataclass
 
 from rho_eos.base.errors import UserError
-from rho_eos.config import EngineConfig
-from rho_eos.evals.studies.cost import EMBEDDED_MODELS, PUBLISHED_MODELS, Scale, scale_of
+from rho_eos.evals.studies.study import EMBEDDED_TASKS, PUBLISHED_TASKS
+from rho_eos.models.known import EMBEDDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """The lengths, tasks and samples of a reproduction. Its blocks are those of its scale."""
+    """The lengths, tasks and samples of a reproduction."""
 
     name: str
-    scale: Scale  # its tasks are those of the main table
+    tasks: tuple[str, ...]  # of the main table
     signal_tasks: tuple[str, ...]
     figure_tasks: tuple[str, ...]
+    block_length: int
     lengths: tuple[int, ...]  # the first is L_init, the last L_max, all are tried as fixed ones
     one_token_lengths: tuple[int, ...]  # those also run one token a step
     one_token_samples: int | None  # of each task; None: as many as for everything else
@@ -32,18 +33,20 @@ class Profile:
 
 PAPER = Profile(
     name="paper",
-    scale=PUBLISHED_MODELS,
+    tasks=PUBLISHED_TASKS,
     signal_tasks=("gsm8k", "mbpp"),
     figure_tasks=("gsm8k",),
+    block_length=32,
     lengths=(64, 128, 256, 512, 1024, 2048),
     one_token_lengths=(64, 128, 256, 512, 1024, 2048),
     one_token_samples=None,
 )
 TINY = Profile(
     name="tiny",
-    scale=EMBEDDED_MODELS,
+    tasks=EMBEDDED_TASKS,
     signal_tasks=("tiny-gsm", "tiny-mbpp"),
     figure_tasks=("tiny-gsm", "tiny-mbpp"),
+    block_length=8,
     lengths=(16, 32, 64, 128, 256, 512),
     one_token_lengths=(16, 32, 64, 128),
     one_token_samples=12,
@@ -51,10 +54,9 @@ TINY = Profile(
 PROFILES = {profile.name: profile for profile in (PAPER, TINY)}
 
 
-def choose_profile(config: EngineConfig, name: str | None) -> Profile:
+def choose_profile(model: str, name: str | None) -> Profile:
     """The one asked for; else `tiny` for the embedded models and the paper's for all others."""
-    if name is None:
-        return next(each for each in PROFILES.values() if each.scale is scale_of(config))
+    name = name or ("tiny" if model in EMBEDDED else "paper")
     if name not in PROFILES:
         raise UserError(f"profile is {name!r}, but takes one of {', '.join(PROFILES)}")
     return PROFILES[name]

@@ -45,7 +45,7 @@ def _note(study: Study, profile: Profile, plan: Plan) -> str:
     if profile is not PAPER:
         notes.append(
             f"Lengths are those of the profile {profile.name}: L_init {profile.lengths[0]}, "
-            f"L_max {profile.lengths[-1]}, blocks of {profile.scale.block_length}; "
+            f"L_max {profile.lengths[-1]}, blocks of {profile.block_length}; "
             "the paper's are 64, 2048 and 32."
         )
     if plan.name == "main":
@@ -61,7 +61,9 @@ def comparison_of(study: Study, main: Plan) -> Result:
     """ρ-EOS against the best fixed length under the same commit rule, and against DAEDAL."""
     rows = []
     for task in main.tasks:
-        runs = {row.label: Run(row.label, study.cell(row, task).lines()) for row in main.rows}
+        runs: dict[str, Run] = {
+            row.label: (row.label, study.cell(row, task).lines()) for row in main.rows
+        }
         fixed = [runs[row.label] for row in main.rows if row.series == BY_THRESHOLD]
         for rival in (max(fixed, key=_merit), runs[DAEDAL]):
             rows += tests_of(task, rival, [runs[RHO_ASYM], runs[RHO_SYM]])
@@ -70,5 +72,5 @@ def comparison_of(study: Study, main: Plan) -> Result:
 
 def _merit(run: Run) -> tuple[float, float]:
     """More accurate is better; of equals, cheaper."""
-    [summary] = summarise(run.lines)
+    [summary] = summarise(run[1])
     return summary.accuracy.mean, -summary.costs["positions_evaluated"].mean

@@ -4,23 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rho_eos.base.errors import UserError
-from rho_eos.evals.graders.exact import Exact
-from rho_eos.evals.graders.grader import Grader
-from rho_eos.evals.graders.mathematics import Mathematics
-from rho_eos.evals.graders.number import NumberAfter
-from rho_eos.evals.graders.pattern import Pattern
+from rho_eos.evals.graders.grader import Exact, Grader, Mathematics, NumberAfter, Pattern
 from rho_eos.evals.graders.python_tests import PythonTests
 
-__all__ = [
-    "GRADERS",
-    "Exact",
-    "Grader",
-    "Mathematics",
-    "NumberAfter",
-    "Pattern",
-    "PythonTests",
-    "make_grader",
-]
+__all__ = ["Exact", "Grader", "Mathematics", "NumberAfter", "Pattern", "PythonTests"]
 
 GRADERS: dict[str, type[Grader]] = {
     grader.name: grader for grader in (Exact, NumberAfter, Pattern, Mathematics, PythonTests)

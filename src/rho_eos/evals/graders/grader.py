@@ -1,16 +1,24 @@
-"""What all graders have in common."""
+"""What a grader is, and those that compare an answer in the text with the reference."""
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
+from decimal import Decimal
 from types import MappingProxyType
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar
+
+from pydantic import Field, field_validator
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.settings import Settings
+from rho_eos.evals.graders.extraction import math_answer
+from rho_eos.evals.graders.math_verifier import verifier
 from rho_eos.evals.task import Grade
-from rho_sandbox import Backend
 
 NO_FIELDS: Mapping[str, str] = MappingProxyType({})
+# Not a part of something longer: 3/4, 2^5 and 12abc are not the numbers they begin with.
+NUMBER = re.compile(r"\s*[$€£]?([-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+))(?!\.?[\w/^*])")
+WORD = re.compile(r"[A-Za-z]{2}")
 
 
 class Grader(Settings):
@@ -31,18 +39,11 @@ class Grader(Settings):
         """The reference as a model would give it."""
         return reference
 
-    def confined(self, _backend: Backend) -> Self:
-        """The same grader, whose code runs in this sandbox."""
-        return self
-
 
 class Comparison(Grader):
     """Finds an answer in the text and compares it with the one in the reference."""
 
-    @property
-    def absent(self) -> str:
-        """What is said of a text in which nothing is found."""
-        return "no answer in the text"
+    absent: ClassVar[str] = "no answer in the text"  # what is said where nothing is found
 
     @abstractmethod
     def extract(self, text: str) -> str | None:
@@ -53,7 +54,7 @@ class Comparison(Grader):
 
     def expected(self, reference: str) -> str:
         """What the answer is compared with; `UserError` if the reference holds no such thing."""
-        return reference
+        return reference.strip()
 
     def check(self, reference: str, _fields: Mapping[str, str]) -> None:
         if not reference.strip():
@@ -67,3 +68,98 @@ class Comparison(Grader):
         expected = self.expected(reference)
         correct = self.equal(answer, expected)
         return Grade(correct, answer, f"{answer} {'=' if correct else '≠'} {expected}")
+
+
+class Exact(Comparison):
+    """The whole text is the answer, less the space around it."""
+
+    name: ClassVar[str] = "exact"
+    ignore_case: bool = False
+
+    def extract(self, text: str) -> str | None:
+        return text.strip() or None
+
+    def equal(self, answer: str, expected: str) -> bool:
+        if self.ignore_case:
+            return answer.casefold() == expected.casefold()
+        return answer == expected
+
+
+class Pattern(Exact):
+    """The answer is the last match of a regular expression, or of its group."""
+
+    name: ClassVar[str] = "regex"
+    pattern: str
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            raise ValueError(f"a regular expression: {error}") from None
+        if groups > 1:
+            raise ValueError("a regular expression with at most one group; (?:…) is none")
+        return pattern
+
+    def extract(self, text: str) -> str | None:
+        answer = None
+        for found in re.finditer(self.pattern, text):
+            answer = found[found.re.groups]
+        return (answer or "").strip() or None
+
+
+class NumberAfter(Comparison):
+    """The answer is the number after the last marker; numbers are compared by value."""
+
+    name: ClassVar[str] = "number"
+    absent: ClassVar[str] = "no number after the marker"
+    marker: Annotated[str, Field(min_length=1)] = "####"
+
+    def extract(self, text: str) -> str | None:
+        _, found, tail = text.rpartition(self.marker)
+        return number_at(tail) if found else None
+
+    def expected(self, reference: str) -> str:
+        """A reference is a number, or a whole solution with the marker in it."""
+        number = self.extract(reference) or number_at(reference)
+        if number is None:
+            raise UserError(f"the reference {reference!r} holds no number")
+        return number
+
+    def equal(self, answer: str, expected: str) -> bool:
+        return Decimal(answer.replace(",", "")) == Decimal(expected.replace(",", ""))
+
+    def gold(self, reference: str) -> str:
+        return reference if self.marker in reference else f"{self.marker} {reference}"
+
+
+def number_at(text: str) -> str | None:
+    """The number that a text begins with."""
+    found = NUMBER.match(text)
+    return found[1].rstrip(",") if found else None
+
+
+class Mathematics(Comparison):
+    r"""The answer is in `<answer>` tags, in a `\boxed{}` or after `####`; `math-verify` decides."""
+
+    name: ClassVar[str] = "math"
+    absent: ClassVar[str] = "no complete answer in the text"
+
+    def extract(self, text: str) -> str | None:
+        return math_answer(text)
+
+    def equal(self, answer: str, expected: str) -> bool:
+        """To math-verify "18 dollars" is a formula in a box, and words outside of one."""
+        if verifier.equal(boxed(expected), boxed(answer)):
+            return True
+        plain = answer.replace(r"\$", "")
+        in_words = WORD.search(plain) is not None and "\\" not in plain
+        return in_words and verifier.equal(boxed(expected), plain)
+
+    def gold(self, reference: str) -> str:
+        return boxed(reference)
+
+
+def boxed(answer: str) -> str:
+    return rf"\boxed{{{answer}}}"

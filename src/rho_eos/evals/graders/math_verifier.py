@@ -8,7 +8,6 @@ A worker that somebody else ended says nothing about the pair it was at: that is
 
 import atexit
 import json
-import selectors
 import signal
 import subprocess
 import sys
@@ -19,15 +18,16 @@ from importlib.util import find_spec
 from rho_eos.base.errors import UserError, needs_extra
 
 ATTEMPTS = 3  # for a pair whose worker dies: it may have been the pair
-PATIENCE_SECONDS = 300.0  # the worker has limits of its own, of CPU time; this is the last resort
+#: How a worker ends that has reached a limit of its own: the pair took too long.
+OUT_OF_TIME = (-signal.SIGXCPU, -signal.SIGALRM)
 
 
 class MathVerifier:
-    """A worker process, started when first needed and again after it had to be killed."""
+    """A worker process, started when first needed and again after it has died."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[str] | None = None
         self._known: dict[tuple[str, str], bool] = {}
 
     def equal(self, gold: str, answer: str) -> bool:
@@ -43,29 +43,17 @@ class MathVerifier:
 
     def _compare(self, gold: str, answer: str) -> bool:
         for _ in range(ATTEMPTS):
-            try:
-                reply = self._ask(gold, answer)
-            except TimeoutError:
-                self._stop()
-                return False
-            if reply is not None:
+            process = self._process or self._start()
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # a worker that has died has no reply either
+                print(json.dumps([gold, answer]), file=process.stdin, flush=True)
+            if reply := self._read(process):
                 return reply == "1"
-            if self._stop() == -signal.SIGXCPU:  # its own limit: the pair took too long
+            if self._stop() in OUT_OF_TIME:
                 return False
         return False
 
-    def _ask(self, gold: str, answer: str) -> str | None:
-        """The worker's reply; None if it has died."""
-        process = self._process or self._start()
-        assert process.stdin is not None
-        try:
-            process.stdin.write(json.dumps([gold, answer]).encode() + b"\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            return None
-        return self._read_line(process, PATIENCE_SECONDS)
-
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[str]:
         if find_spec("math_verify") is None:
             raise needs_extra("grading mathematics", "math-verify", "eval")
         self._process = process = subprocess.Popen(
@@ -73,28 +61,21 @@ class MathVerifier:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            encoding="utf-8",
             start_new_session=True,  # or Ctrl-C would kill it first, and that is a wrong answer
         )
-        try:
-            ready = self._read_line(process, PATIENCE_SECONDS) == "ready"
-        except TimeoutError:
-            ready = False
-        if not ready:
+        if self._read(process) != "ready":
             self._stop()
             raise UserError(
                 "math-verify does not start: try `python -m rho_eos.evals.graders.math_worker`"
             )
         return process
 
-    def _read_line(self, process: subprocess.Popen[bytes], seconds: float) -> str | None:
-        """The worker's next line; None if the worker has died."""
+    def _read(self, process: subprocess.Popen[str]) -> str:
+        """The worker's next line, nothing if it has died. Its own limits end it when it hangs."""
         assert process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            if not selector.select(seconds):
-                raise TimeoutError
         line = process.stdout.readline()
-        return line.decode().strip() if line.endswith(b"\n") else None
+        return line.strip() if line.endswith("\n") else ""
 
     def _stop(self) -> int | None:
         """End the worker; how it ended, which may have been before."""

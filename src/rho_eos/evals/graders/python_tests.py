@@ -1,9 +1,8 @@
 """Code is right if it passes the sample's tests in the sandbox."""
 
-from collections.abc import Mapping
-from typing import ClassVar, Self
-
-from pydantic import PrivateAttr
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import ClassVar
 
 from rho_eos.base.errors import UserError
 from rho_eos.evals.graders.extraction import code_answer
@@ -19,6 +18,9 @@ from rho_sandbox import (
     run_python,
 )
 
+#: What `running_in` has chosen for this process. None: a sandbox that works, or a refusal.
+_chosen: Backend | None = None
+
 
 class PythonTests(Grader):
     """`tests` and `before` are names of fields: the tests, and what stands before the code."""
@@ -26,15 +28,9 @@ class PythonTests(Grader):
     tests: str = "tests"
     before: str | None = None
     whole_text: bool = False  # the text is the code; else it is in a fence or in answer tags
-    _backend: Backend | None = PrivateAttr(None)  # no option: a file must not switch it off
 
     name: ClassVar[str] = "python"
     runs_code: ClassVar[bool] = True
-
-    def extract(self, text: str) -> str | None:
-        if self.whole_text:
-            return text.rstrip() or None
-        return code_answer(text)
 
     def check(self, _reference: str, fields: Mapping[str, str]) -> None:
         for field in (self.tests, *([self.before] if self.before else [])):
@@ -44,33 +40,30 @@ class PythonTests(Grader):
             raise UserError(f"the field {self.tests!r} holds no tests")
 
     def grade(self, text: str, _reference: str, fields: Mapping[str, str] = NO_FIELDS) -> Grade:
-        code = self.extract(text)
+        code = text.rstrip() or None if self.whole_text else code_answer(text)
         before = fields[self.before] if self.before else ""
         separator = "\n" if before and not before.endswith("\n") else ""
-        program = f"{before}{separator}{code}"
-        return grade_code(code, program, fields[self.tests], backend=self._backend)
+        return grade_code(code, f"{before}{separator}{code}", fields[self.tests])
 
     def gold(self, reference: str) -> str:
         return reference if self.whole_text else f"```python\n{reference.rstrip()}\n```"
 
-    def confined(self, backend: Backend) -> Self:
-        copy = self.model_copy()
-        copy._backend = backend
-        return copy
-
 
 def grade_code(
-    code: str | None,
-    program: str,
-    tests: str,
-    limits: Limits = DEFAULT_LIMITS,
-    backend: Backend | None = None,
+    code: str | None, program: str, tests: str, limits: Limits = DEFAULT_LIMITS
 ) -> Grade:
-    """The verdict on `code`, which is in `program`; a backend of None is one that works."""
+    """The verdict on an answer that is code.
+
+    Args:
+        code: The answer; None if the text holds no complete one.
+        program: The module that holds the code, and that the tests are run on.
+        tests: Python that fails with an exception where the program is wrong.
+        limits: What the program may use of time and memory.
+    """
     if code is None:
         return Grade(correct=False, extracted=None, detail="no complete code in the text")
     try:
-        result = run_python(program, tests=tests, limits=limits, backend=backend)
+        result = run_python(program, tests=tests, limits=limits, backend=_chosen)
     except NoSandboxError as error:
         raise _refusal(error) from None
     return Grade(result.ok, code, describe(result))
@@ -82,6 +75,17 @@ def find_sandbox(unsafe: bool) -> Backend:
         return probe_backend(unsafe)
     except NoSandboxError as error:
         raise _refusal(error) from None
+
+
+@contextmanager
+def running_in(backend: Backend | None) -> Iterator[None]:
+    """All code that is graded within this context, by whichever thread, runs in this sandbox."""
+    global _chosen
+    before, _chosen = _chosen, backend
+    try:
+        yield
+    finally:
+        _chosen = before
 
 
 def _refusal(error: NoSandboxError) -> UserError:

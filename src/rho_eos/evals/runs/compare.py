@@ -21,14 +21,7 @@ COSTS = {"NFE": "nfe", "positions": "positions_evaluated", "N_token": "n_token"}
 EXACT = {"exact": "positions_exact"}  # positions, if there were no cache
 COLUMNS = ("run", "against", "task", "metric", "n", "change", "95%", "better", "worse", "p")
 
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    name: str
-    lines: Sequence[Line]
-
-    def of(self, task: str) -> list[Line]:
-        return [line for line in self.lines if line["task"] == task]
+Run = tuple[str, Sequence[Line]]  # its name, and its lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +84,9 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     """Runs by name; a folder that only holds runs, such as a sweep's, stands for all of them."""
     found = [run for folder in folders for run in runs_in(folder)]
     names = [run.absolute().name for run in found]
-    unique = len(set(names)) == len(names)
-    return [
-        Run(name if unique else str(folder), read_samples(folder))
-        for name, folder in zip(names, found, strict=True)
-    ]
+    if len(set(names)) < len(names):
+        names = [str(run) for run in found]
+    return [(name, read_samples(run)) for name, run in zip(names, found, strict=True)]
 
 
 def runs_in(folder: Path) -> list[Path]:
@@ -109,23 +100,27 @@ def runs_in(folder: Path) -> list[Path]:
 
 
 def runs_table(runs: Sequence[Run]) -> Table:
-    return summary_table([(run.name, summarise(run.lines)) for run in runs])
+    return summary_table([(name, summarise(lines)) for name, lines in runs])
 
 
 def tests_table(runs: Sequence[Run]) -> Table:
     """Every run against the first, task by task and metric by metric."""
     baseline, *others = runs
-    tasks = dict.fromkeys(line["task"] for line in baseline.lines)
+    tasks = dict.fromkeys(line["task"] for line in baseline[1])
     rows = [row for task in tasks for row in tests_of(task, baseline, others)]
     if not rows:
-        raise UserError(f"no run has a sample in common with the first, {baseline.name}")
+        raise UserError(f"no run has a sample in common with the first, {baseline[0]}")
     return Table(COLUMNS, rows, labels=4)
 
 
 def tests_of(task: str, baseline: Run, runs: Sequence[Run]) -> list[list[str]]:
     """Rows of the table: each run against the baseline on one task."""
+
+    def of_task(lines: Sequence[Line]) -> list[Line]:
+        return [line for line in lines if line["task"] == task]
+
     return [
-        [run.name, baseline.name, task, *change.cells()]
-        for run in runs
-        for change in compare(run.of(task), baseline.of(task))
+        [name, baseline[0], task, *change.cells()]
+        for name, lines in runs
+        for change in compare(of_task(lines), of_task(baseline[1]))
     ]

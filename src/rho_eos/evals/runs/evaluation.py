@@ -23,8 +23,8 @@ from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.evals import Sample, Task, find_task, task_names
-from rho_eos.evals.fingerprint import fingerprint
-from rho_eos.evals.graders.python_tests import find_sandbox
+from rho_eos.evals.files import fingerprint
+from rho_eos.evals.graders.python_tests import find_sandbox, running_in
 from rho_eos.evals.runs.provenance import model_identity, session_facts
 from rho_eos.evals.runs.run_folder import Line, RunFolder, open_run
 from rho_eos.evals.runs.sources import AnswerSource, Question
@@ -37,53 +37,65 @@ Answer = tuple[Output, float]  # with the seconds since its task began
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What is asked, of whom, how often. All of it decides the results."""
+    """What is asked, of whom, how often. All of it decides the results.
 
-    tasks: tuple[str, ...]  # by their registered names
-    engine: EngineConfig | None  # None: the reference answers are graded, no model is asked
+    Args:
+        tasks: Registered names, or tasks that no registry knows, such as those of files.
+        engine: The model. None: the reference answers are graded, no model is asked.
+        params: How the model decodes; None where there is no model.
+        limit: At most so many samples of each task.
+        skip: Samples of each task that are left out first, so that others can be reported.
+        repeats: How often each sample is asked.
+        shuffle_seed: Samples are drawn with this seed; None: they are the first ones.
+        data: The files of tasks that read one.
+    """
+
+    tasks: tuple[str | Task, ...]
+    engine: EngineConfig | None
     params: DecodeParams | None
-    file_tasks: tuple[Task, ...] = ()  # beside them, those that no registry knows
     limit: int | None = None
-    skip: int = 0  # samples of each task that are left out first, so that others can be reported
+    skip: int = 0
     repeats: int = 1
     shuffle_seed: int | None = None
     data: Mapping[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not (self.tasks or self.file_tasks):
-            raise UserError(
-                "tasks is (), but takes the name of at least one task, unless there is a task file"
-            )
-        names = [*self.tasks, *(task.name for task in self.file_tasks)]
+        if not self.tasks:
+            raise UserError("tasks is (), but takes at least one task, unless there is a task file")
+        names = [task.name for task in self.all_tasks()]
         if len(set(names)) < len(names):
             raise UserError(f"tasks is {', '.join(names)}, but takes each task once")
-        for name in (*self.tasks, *self.data):
-            find_task(name)
-        for name in {task.name for task in self.file_tasks} & set(task_names()):
-            raise UserError(f"{name} is a registered task: give that of the file another name")
+        for task in self.tasks:
+            if isinstance(task, Task) and task.name in task_names():
+                raise UserError(
+                    f"{task.name} is a registered task: give that of the file another name"
+                )
         for name, least in (("limit", 1), ("skip", 0), ("repeats", 1), ("shuffle_seed", 0)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"{name} is {value}, but takes an integer of at least {least}")
 
     def all_tasks(self) -> list[Task]:
-        return [*(find_task(name) for name in self.tasks), *self.file_tasks]
+        return [find_task(task) if isinstance(task, str) else task for task in self.tasks]
 
-    def settings(self) -> dict[str, Any]:
-        """For `run.json`, and for the check that a folder continues the same run."""
-        model = None if self.engine is None else model_identity(self.engine)
-        policy = {"policy": "gold"} if self.params is None else self.params.recorded()
+    def settings(self, model: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """For `run.json`, and for the check that a folder continues the same run.
+
+        Args:
+            model: The model's identity where it is known; it takes time to find out.
+        """
+        tasks = self.all_tasks()
         return {
-            "model": model,
-            "tasks": [task.name for task in self.all_tasks()],
+            "model": model or (self.engine and model_identity(self.engine)),
+            "tasks": [task.name for task in tasks],
             "task_identity": {
                 f"{task.name} {key}": value
-                for task in self.all_tasks()
+                for task in tasks
                 for key, value in task.identity().items()
             },
-            "params": policy,
+            "params": {"policy": "gold"} if self.params is None else self.params.recorded(),
             "limit": self.limit,
-            **({"skip": self.skip} if self.skip else {}),
+            "skip": self.skip,
             "repeats": self.repeats,
             "shuffle_seed": self.shuffle_seed,
             "data": {f"{task} data": fingerprint([path]) for task, path in self.data.items()},
@@ -121,15 +133,16 @@ def evaluate(
     Returns:
         The lines of the finished run.
     """
-    settings = evaluation.settings()
-    tasks, sandbox = _confined(evaluation.all_tasks(), unsafe_code)
+    settings, tasks = evaluation.settings(), evaluation.all_tasks()
+    sandbox = find_sandbox(unsafe_code) if any(task.runs_code for task in tasks) else None
     asked = {task.name: make_questions(task, evaluation) for task in tasks}
     _check_ids(asked)
-    with open_run(folder, settings) as run:
+    with open_run(folder, settings) as run, running_in(sandbox):
         if all(each.id in run.ids for of_task in asked.values() for each in of_task):
             return run.lines
         source = open_source()
-        session = run.begin_session(session_facts(evaluation.engine, sandbox))
+        facts = session_facts(evaluation.engine, sandbox and sandbox.value)
+        session = run.begin_session(facts)
         for of_task in asked.values():
             _ask(of_task, source, run, session, on_progress)
         return run.lines
@@ -171,14 +184,6 @@ def _check_ids(asked: Mapping[str, Sequence[Question]]) -> None:
             if each.id in seen:
                 raise UserError(f"the id {each.id} occurs in {seen[each.id]} and again in {name}")
             seen[each.id] = name
-
-
-def _confined(tasks: Sequence[Task], unsafe: bool) -> tuple[list[Task], str | None]:
-    """The tasks with the sandbox they will use, if any runs code; found before a model is."""
-    if not any(task.runs_code for task in tasks):
-        return list(tasks), None
-    backend = find_sandbox(unsafe)
-    return [task.confined(backend) for task in tasks], backend.value
 
 
 def _ask(

@@ -57,8 +57,8 @@ def sweep_page(folder: Path, page: Path) -> tuple[str, list[Path]]:
     inside = runs_in(folder)
     runs = read_runs(inside)
     links = {
-        run.name: os.path.relpath(each / REPORT, page.parent)
-        for run, each in zip(runs, inside, strict=True)
+        name: os.path.relpath(each / REPORT, page.parent)
+        for (name, _), each in zip(runs, inside, strict=True)
     }
     tables = [_html(runs_table(runs), links)]
     if len(runs) > 1:
@@ -88,10 +88,8 @@ def _region(params: dict[str, Any]) -> tuple[float, float] | None:
     try:
         checked = DecodeParams.from_mapping(params)
     except UserError:  # gold, or a policy that is not installed here, or another version's
-        low, high = params.get("rho_low"), params.get("rho_high")
-        return None if low is None or high is None else (low, high)
-    density = signal_name(checked) == RHO
-    return checked.region if density else None
+        return None
+    return checked.region if signal_name(checked) == RHO else None
 
 
 def _sample(line: Line) -> dict[str, Any]:

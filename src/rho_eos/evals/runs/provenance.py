@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from rho_eos.config import EngineConfig
-from rho_eos.evals.fingerprint import fingerprint
+from rho_eos.evals.files import fingerprint
 from rho_eos.models.hub import checksums
 from rho_eos.models.loading import Checkpoint, open_checkpoint
 from rho_eos.models.placement import choose_device, describe

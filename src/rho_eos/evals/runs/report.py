@@ -25,20 +25,11 @@ COSTS = {
     "Step": ("adjustments", 1),
 }
 COLUMNS = (
-    "run",
-    "task",
-    "n",
-    "Acc %",
-    "E_token",
-    "N_token",
-    "E_ratio %",
-    *list(COSTS)[2:],
-    "seconds",
+    *("run", "task", "n", "Acc %", "E_token", "N_token", "E_ratio %"),
+    *("NFE", "positions", "exact", "refreshes", "tokens/NFE", "Step", "seconds"),
 )
 #: Columns that say nothing new where no forward used a cache; they are shown only if one did.
 OF_THE_CACHE = ("exact", "refreshes")
-#: What a line holds instead of a field, if it was written before there was a cache.
-_BEFORE_THE_CACHE = {"positions_exact": "positions_evaluated", "refreshes": "nfe"}
 NONE = "–"
 
 
@@ -73,8 +64,7 @@ def per_sample(lines: Iterable[Line], field: str) -> dict[str, float]:
     """The field's value for each sample, averaged over its repeats; in order of the samples."""
     values: dict[str, list[float]] = defaultdict(list)
     for line in lines:
-        known = field if field in line else _BEFORE_THE_CACHE.get(field, field)
-        values[line["sample"]].append(float(line[known]))
+        values[line["sample"]].append(float(line[field]))
     return {sample: sum(each) / len(each) for sample, each in sorted(values.items())}
 
 
@@ -99,10 +89,10 @@ def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]], heading: st
     tasks = list(dict.fromkeys(summary.task for _, summary in rows))
     cached = any(summary.cached for _, summary in rows)
     columns = [column for column in COLUMNS if cached or column not in OF_THE_CACHE]
-    grouped = sorted(rows, key=lambda row: tasks.index(row[1].task))
-    cells = [_cells(*row) for row in grouped]
-    shown_rows = [[row[column] for column in columns] for row in cells]
-    return Table([heading, *columns[1:]], shown_rows, labels=2)
+    rows.sort(key=lambda row: tasks.index(row[1].task))
+    cells = [_cells(*row) for row in rows]
+    texts = [[row[column] for column in columns] for row in cells]
+    return Table([heading, *columns[1:]], texts, labels=2)
 
 
 def _cells(name: str, summary: TaskSummary) -> dict[str, str]:

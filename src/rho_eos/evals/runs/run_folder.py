@@ -75,13 +75,13 @@ def open_run(folder: Path, settings: dict[str, Any]) -> Iterator[RunFolder]:
         content: dict[str, Any] = {"settings": settings, "sessions": []}
         if results.ids:  # settings under which nothing was finished bind nobody
             content = read_settings(folder)
-            check_same(folder, content["settings"], settings)
+            _check_same(folder, content["settings"], settings)
         results.repair()
         write_json(folder / SETTINGS, content)
         yield RunFolder(folder, results, content)
 
 
-def check_same(folder: Path, begun: dict[str, Any], asked: dict[str, Any]) -> None:
+def _check_same(folder: Path, begun: dict[str, Any], asked: dict[str, Any]) -> None:
     """Results of different settings are never mixed; the sentence names what differs."""
     changed = differences(begun, asked)
     if changed:

@@ -1,7 +1,7 @@
 """Where the answers of an evaluation come from: a model, or the references.
 
-An `AnswerSource` is the whole seam: whatever turns questions into answers, in any order, as they
-finish, can be evaluated. It need not know about tasks, grading, files or resuming.
+Whatever turns questions into answers, in any order, as they finish, can be evaluated. It need not
+know about tasks, grading, files or resuming.
 """
 
 from collections.abc import Generator, Sequence
@@ -10,7 +10,6 @@ from typing import Protocol
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import FinishReason, Output
-from rho_eos.decoding.params import DecodeParams
 from rho_eos.evals.task import Sample, Task
 from rho_eos.files.jobs import Executor, Item
 from rho_eos.llm import LLM
@@ -24,11 +23,6 @@ class Question(Item):
     task: Task
     sample: Sample
     repeat: int
-
-    @property
-    def params(self) -> DecodeParams | None:
-        """None where no model is asked."""
-        return self.ask["params"]
 
 
 Outputs = Generator[Output, None, None]  # closing it takes back what was not answered yet
@@ -49,10 +43,10 @@ class GoldAnswers:
 
 
 class ModelAnswers:
-    """A model, wherever its executor has it."""
+    """A model: an `LLM` of this process, or wherever an executor has it."""
 
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
+    def __init__(self, model: LLM | Executor) -> None:
+        self.executor = model if isinstance(model, Executor) else Executor.of(model)
 
     def answers(self, questions: Sequence[Question]) -> Outputs:
         # All are checked before any of them runs.
@@ -63,10 +57,3 @@ class ModelAnswers:
             return self.executor.request(question)
         except UserError as error:
             raise UserError(f"{question.sample.id}: {error}") from error
-
-
-class EngineAnswers(ModelAnswers):
-    """A model in this process."""
-
-    def __init__(self, llm: LLM) -> None:
-        super().__init__(Executor.of(llm))

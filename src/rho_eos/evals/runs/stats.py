@@ -40,10 +40,7 @@ def sign_test(wins: int, losses: int) -> float:
     On right and wrong answers of the same samples this is McNemar's exact test.
     """
     count = wins + losses
-    ways = tail = 1  # of k heads in so many throws, and of at most k
-    for k in range(1, min(wins, losses) + 1):
-        ways = ways * (count - k + 1) // k
-        tail += ways
+    tail = sum(math.comb(count, k) for k in range(min(wins, losses) + 1))
     return min(1.0, 2 * tail / 2**count)
 
 

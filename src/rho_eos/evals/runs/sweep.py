@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-
 from rho_eos.base.errors import UserError
 from rho_eos.base.registry import NAME
 from rho_eos.decoding.params import DecodeParams, merged
+from rho_eos.evals.files import read_yaml
 
 
 def params_of(options: Mapping[str, Any]) -> DecodeParams | None:
@@ -31,24 +30,20 @@ def params_of(options: Mapping[str, Any]) -> DecodeParams | None:
 
 def read_sweep(path: Path, defaults: Mapping[str, Any]) -> dict[str, DecodeParams | None]:
     """The policies of a file by name, all checked before any of them runs."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+    content = read_yaml(path)
     policies = content.get("policies") if isinstance(content, dict) else None
     if not isinstance(policies, dict) or not policies or set(content) != {"policies"}:
         raise UserError(f"{path} takes one key, policies: a mapping of names to parameters")
     found = {}
     for name, options in policies.items():
+        own = options or {}
         if not NAME.fullmatch(str(name)):
             raise UserError(f"{path}: {name!r} is no name for a folder: use letters, digits, . _ -")
-        if not isinstance(options, dict | None):
+        if not isinstance(own, dict):
             raise UserError(f"{path}: {name} takes a mapping of parameters, but got {options!r}")
-        own = options or {}
+        given = own if own.get("policy") == "gold" else merged(defaults, own)
         try:
-            found[str(name)] = params_of(
-                own if own.get("policy") == "gold" else merged(defaults, own)
-            )
+            found[str(name)] = params_of(given)
         except UserError as error:
             raise UserError(f"{path}: {name}: {error}") from error
     return found

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from rho_eos.base.outputs import FinishReason
@@ -59,10 +61,6 @@ class Finding:
     early: Estimate  # the share of answers that ended before they were complete
     lines: Sequence[Line] = ()  # the answers themselves, where they are at hand
 
-    @property
-    def is_fixed(self) -> bool:
-        return self.policy == FIXED
-
     def as_dict(self) -> dict[str, Any]:
         return {k: v for k, v in asdict(replace(self, lines=())).items() if k != "lines"}
 
@@ -78,7 +76,6 @@ def findings(study: Study, rows: Sequence[SurveyRow], tasks: Sequence[str]) -> l
         lines = [line | {"task": "all tasks", "early": ended_early(line)} for line in answers]
         [summary] = summarise(lines)
         assert summary.e_ratio is not None
-        costs = summary.costs
         one = Finding(
             section=row.section,
             policy=row.policy,
@@ -87,10 +84,10 @@ def findings(study: Study, rows: Sequence[SurveyRow], tasks: Sequence[str]) -> l
             repeats=summary.repeats,
             accuracy=summary.accuracy,
             e_ratio=summary.e_ratio,
-            positions=costs["positions_evaluated"],
-            n_token=costs["n_token"],
-            nfe=costs["nfe"],
-            edits=costs["adjustments"],
+            positions=summary.costs["positions_evaluated"],
+            n_token=summary.costs["n_token"],
+            nfe=summary.costs["nfe"],
+            edits=summary.costs["adjustments"],
             early=mean_of(list(per_sample(lines, "early").values())),
             lines=lines,
         )
@@ -123,54 +120,33 @@ def in_order(rows: Iterable[Placed]) -> tuple[Placed, ...]:
 
 
 def by_section(found: Sequence[Finding]) -> dict[str, list[Finding]]:
-    sections: dict[str, list[Finding]] = {}
-    for each in found:
-        sections.setdefault(each.section, []).append(each)
-    return sections
+    """Findings in order, a list for each section."""
+    return {name: list(of) for name, of in groupby(found, key=attrgetter("section"))}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What a section says of its policies, beside its best fixed length."""
 
-    policies: Sequence[str]  # those that were run
     samples: int
-    best_fixed: int | None  # the most accurate fixed length; of equals, the cheaper
-    behind: Mapping[str, float]  # accuracy lost at most, by policies run from every initial length
-    cost: Mapping[str, float]  # positions of those that keep up with it, the cheapest first
-    deceived: Mapping[str, Sequence[int | None]]  # policies, and from where
-
-    @property
-    def nearest(self) -> str | None:
-        return min(self.behind, key=lambda policy: self.behind[policy], default=None)
-
-    @property
-    def choice(self) -> str | None:
-        """The policy to use; a fixed length where every other one is deceived."""
-        if len(self.policies) == 1 or self.best_fixed is None or self.nearest is None:
-            return None
-        nearest = f"{FIXED} {self.best_fixed}" if self.nearest in self.deceived else self.nearest
-        return next(iter(self.cost), nearest)
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "choice": self.choice, "says": self.says()}
+    best_fixed: int | None = None  # the most accurate fixed length; of equals, the cheaper
+    #: Accuracy lost at most, by policies that were run from every initial length.
+    behind: Mapping[str, float] = field(default_factory=dict)
+    #: Positions of those that keep up with the best fixed length, the cheapest first.
+    cost: Mapping[str, float] = field(default_factory=dict)
+    deceived: Mapping[str, Sequence[int | None]] = field(default_factory=dict)  # and from where
+    choice: str | None = None  # what to use; a fixed length where every policy is deceived
 
     def says(self) -> str:
         """The verdict in sentences."""
-        if len(self.policies) == 1:
-            return f"Only {self.policies[0]} was run, so there is nothing to compare it with."
-        if self.best_fixed is None:
+        if self.choice is None:
             return (
-                "No fixed length was run, so nothing says how often this model can be right, "
-                "and no policy is recommended: run `fixed`, too."
-            )
-        if self.nearest is None:
-            return (
-                "No policy was run from all the initial lengths of the others, so none is "
-                "recommended."
+                "Nothing is recommended: that takes fixed lengths, which say how often this model "
+                "can be right, and another policy that was run from all the initial lengths."
             )
         kept_up = ", ".join(f"{policy} ({cost:,.0f})" for policy, cost in self.cost.items())
         close = f"{100 * CLOSE:g} points of it from every L_init"
+        nearest = min(self.behind, key=self.behind.__getitem__)
         deceived = "; ".join(
             f"{name} from {', '.join(map(start_name, at))}" for name, at in self.deceived.items()
         )
@@ -179,8 +155,8 @@ class Verdict:
             f"The best fixed length is {self.best_fixed}.",
             f"Within {close}, the cheapest first (positions, averaged over L_init): {kept_up}."
             if kept_up
-            else f"No policy is within {close}; {self.nearest} is at most "
-            f"{100 * self.behind[self.nearest]:.1f} behind.",
+            else f"No policy is within {close}; {nearest} is at most "
+            f"{100 * self.behind[nearest]:.1f} behind.",
             f"Deceived (at least {100 * DECEIVED:g} points behind it, p < {SURE:g}): "
             f"{deceived or 'none'}.",
             f"**Use {self.choice}.**"
@@ -195,42 +171,43 @@ def start_name(start: int | None) -> str:
 
 
 def best_fixed(of_section: Sequence[Finding]) -> Finding | None:
-    fixed = [each for each in of_section if each.is_fixed]
+    fixed = [each for each in of_section if each.policy == FIXED]
     return max(fixed, key=lambda each: (each.accuracy.mean, -each.positions.mean), default=None)
 
 
 def verdict(of_section: Sequence[Finding]) -> Verdict:
     """Which policies keep up with the best fixed length from everywhere, and who is deceived."""
-    best = best_fixed(of_section)
-    policies = list(dict.fromkeys(each.policy for each in of_section))
-    samples = of_section[0].samples
+    best, samples = best_fixed(of_section), of_section[0].samples
     if best is None:
-        return Verdict(policies, samples, None, {}, {}, {})
-    others = [each for each in of_section if not each.is_fixed]
+        return Verdict(samples)
+    others = [each for each in of_section if each.policy != FIXED]
     starts = {each.start for each in others if each.start is not None}
     behind, cost, deceived = {}, {}, {}
-    for policy in policies:
+    for policy in dict.fromkeys(each.policy for each in others):
         members = [each for each in others if each.policy == policy]
         at = [each.start for each in members if _is_deceived(each, best)]
         if at:
             deceived[policy] = at
-        if members and {each.start for each in members} in ({None}, starts):
+        if {each.start for each in members} in ({None}, starts):
             behind[policy] = max(best.accuracy.mean - each.accuracy.mean for each in members)
             if behind[policy] <= CLOSE + 1e-9:
                 cost[policy] = sum(each.positions.mean for each in members) / len(members)
-    cheapest_first = dict(sorted(cost.items(), key=lambda item: item[1]))
-    return Verdict(policies, samples, best.start, behind, cheapest_first, deceived)
+    cost = dict(sorted(cost.items(), key=lambda item: item[1]))
+    choice = next(iter(cost), min(behind, key=behind.__getitem__, default=None))
+    if choice in deceived:
+        choice = f"{FIXED} {best.start}"
+    return Verdict(samples, best.start, behind, cost, deceived, choice)
 
 
 def _is_deceived(found: Finding, best: Finding) -> bool:
     """Far behind, and not by chance: tested on the same answers, or else as independent rows."""
-    if best.accuracy.mean - found.accuracy.mean < DECEIVED:
+    gap = best.accuracy.mean - found.accuracy.mean
+    if gap < DECEIVED:
         return False
     if found.lines and best.lines:
         [p] = [each.p for each in compare(found.lines, best.lines) if each.metric == "Acc"]
         return p < SURE
     error = math.hypot(found.accuracy.error or 0.0, best.accuracy.error or 0.0)
-    gap = best.accuracy.mean - found.accuracy.mean
     return not error or math.erfc(gap / (error * math.sqrt(2))) < SURE
 
 
@@ -242,7 +219,8 @@ def result_of(name: str, title: str, found: Sequence[Finding], facts: Mapping[st
         asym = {each.start: each.positions.mean for each in members if each.policy == RHO_ASYM}
         asym |= {None: sum(asym.values()) / len(asym)} if asym else {}
         rows += [_cells(each, best, asym.get(each.start)) for each in members]
-        verdicts[section] = verdict(members).as_dict()
+        said = verdict(members)
+        verdicts[section] = {**asdict(said), "says": said.says()}
     return Result(
         name,
         title,

@@ -18,17 +18,18 @@ from typing import Any
 from rho_eos import __version__
 from rho_eos.base.errors import UserError, needs_extra
 from rho_eos.config import EngineConfig
-from rho_eos.decoding.params import DecodeParams, merged
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.evals import find_task
-from rho_eos.evals.fingerprint import fingerprint
 from rho_eos.evals.graders.python_tests import find_sandbox
 from rho_eos.evals.runs.evaluation import Evaluation, Progress, evaluate
 from rho_eos.evals.runs.provenance import model_identity
 from rho_eos.evals.runs.report import write_summary
 from rho_eos.evals.runs.run_folder import SAMPLES, Line, read_samples, write_json
 from rho_eos.evals.runs.sources import AnswerSource
-from rho_eos.evals.studies.cost import Scale, estimate_positions
+from rho_eos.models.known import EMBEDDED
 
+PUBLISHED_TASKS = ("gsm8k", "math500", "mbpp", "humaneval")
+EMBEDDED_TASKS = ("tiny-gsm", "tiny-math", "tiny-mbpp", "tiny-humaneval")
 ABOUT = "study.json"
 FINISHED = "summary.json"  # of a cell; it is written when every sample is there
 
@@ -49,8 +50,8 @@ class Plan:
 
     name: str
     title: str
-    tasks: tuple[str, ...]
-    rows: tuple[Row, ...]
+    tasks: Sequence[str]
+    rows: Sequence[Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,10 @@ class Cell:
     """One row on one task."""
 
     label: str
-    evaluation: Evaluation  # of a single task
+    task: str
+    evaluation: Evaluation  # of this task only
     folder: Path
     samples: int
-    positions: float  # estimated, of all samples
-
-    @property
-    def task(self) -> str:
-        return self.evaluation.tasks[0]
 
     @property
     def finished(self) -> bool:
@@ -88,7 +85,6 @@ class Study:
     """What all cells have in common, and the folder they lie in."""
 
     config: EngineConfig
-    scale: Scale
     folder: Path
     limit: int | None = None
     skip: int = 0
@@ -100,10 +96,6 @@ class Study:
     @cached_property
     def _model(self) -> dict[str, Any]:
         return model_identity(self.config)
-
-    @cached_property
-    def _data(self) -> dict[str, str]:
-        return {task: fingerprint([path]) for task, path in self.data.items()}
 
     def cell(self, row: Row, task: str) -> Cell:
         limits = [limit for limit in (self.limit, row.samples) if limit is not None]
@@ -117,19 +109,19 @@ class Study:
             shuffle_seed=self.shuffle_seed,
             data={task: self.data[task]} if task in self.data else {},
         )
-        name = f"{task}-{row.params.policy}-{row.params.initial_length}-{self._digest(evaluation)}"
+        settings = json.dumps(evaluation.settings(self._model), sort_keys=True)
+        digest = blake2b(settings.encode(), digest_size=6).hexdigest()
+        name = f"{task}-{row.params.policy}-{row.params.initial_length}-{digest}"
         samples = min([self._size(task), *limits]) * self.repeats
-        positions = samples * estimate_positions(row.params, self.scale)
-        return Cell(row.label, evaluation, self.folder / "cells" / name, samples, positions)
+        return Cell(row.label, task, evaluation, self.folder / "cells" / name, samples)
 
     def cells(self, plans: Iterable[Plan]) -> list[Cell]:
         """All that the plans need, each once, in their order."""
-        needed = (
-            self.cell(row, task) for plan in plans for task in plan.tasks for row in plan.rows
-        )
         unique: dict[Path, Cell] = {}
-        for cell in needed:
-            unique.setdefault(cell.folder, cell)
+        for plan in plans:
+            for task in plan.tasks:
+                for cell in (self.cell(row, task) for row in plan.rows):
+                    unique.setdefault(cell.folder, cell)
         return list(unique.values())
 
     def begin(self, cells: Sequence[Cell], unsafe_code: bool) -> None:
@@ -138,12 +130,7 @@ class Study:
         if any(find_task(cell.task).runs_code for cell in cells if not cell.finished):
             find_sandbox(unsafe_code)
         path, model = self.folder / ABOUT, self.config.model
-        try:
-            other = (
-                json.loads(path.read_text(encoding="utf-8"))["model"] if path.exists() else model
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"cannot read {path}: {error}") from error
+        other = json.loads(path.read_text(encoding="utf-8"))["model"] if path.exists() else model
         if other != model:
             raise UserError(
                 f"{self.folder} holds a study of {other}, not of {model}: give another --out"
@@ -181,25 +168,10 @@ class Study:
         asked += f" behind the first {self.skip}" if self.skip else ""
         return asked + (f", {self.repeats} times" if self.repeats > 1 else "")
 
-    def _digest(self, evaluation: Evaluation) -> str:
-        assert evaluation.params is not None
-        content: dict[str, Any] = {
-            "model": self._model,
-            "task": evaluation.tasks,
-            "data": self._data.get(evaluation.tasks[0]),
-            "params": evaluation.params.recorded(),
-            "samples": (evaluation.limit, evaluation.repeats, evaluation.shuffle_seed),
-        }
-        identity = find_task(evaluation.tasks[0]).identity()
-        content |= {"identity": identity} if identity else {}
-        content |= {"skip": evaluation.skip} if evaluation.skip else {}
-        text = json.dumps(content, sort_keys=True)
-        return blake2b(text.encode(), digest_size=6).hexdigest()
-
     def _size(self, task: str) -> int:
         """How many samples there are. They are loaded, so bad data is found before a model is."""
         if task not in self._sizes:
-            all_of_it = self.shuffle_seed is not None or self.limit is None
+            all_of_it = self.limit is None or self.shuffle_seed is not None
             enough = None if all_of_it else self.skip + (self.limit or 0)
             there = len(find_task(task).load(self.data.get(task), enough))
             if there <= self.skip:
@@ -208,11 +180,9 @@ class Study:
         return self._sizes[task]
 
 
-def params_with(shared: Mapping[str, Any], own: Mapping[str, Any]) -> DecodeParams:
-    """A policy's own parameters over those that all rows share; of the shared ones, what this
-    policy does not have does not concern it."""
-    another = "rho-eos" if own["policy"] == "fixed" else "fixed"
-    return DecodeParams.from_mapping(merged({"policy": another, **shared}, own))
+def usual_tasks(model: str) -> tuple[str, ...]:
+    """The benchmarks that suit a model."""
+    return EMBEDDED_TASKS if model in EMBEDDED else PUBLISHED_TASKS
 
 
 def drawing(module: str) -> Any:

@@ -14,20 +14,15 @@ from types import MappingProxyType
 from typing import Any
 
 from rho_eos.base.errors import UserError
+from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.decoding.policy import Windowed
 from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.schema import from_words, parameters
 from rho_eos.evals.runs.sources import AnswerSource
 from rho_eos.evals.studies.contenders import FIXED, Contender, contenders
-from rho_eos.evals.studies.findings import (
-    SurveyRow,
-    findings,
-    in_order,
-    result_of,
-    start_name,
-)
+from rho_eos.evals.studies.findings import SurveyRow, findings, in_order, result_of, start_name
 from rho_eos.evals.studies.result import Result
-from rho_eos.evals.studies.study import Plan, Study, Watch, drawing, params_with
+from rho_eos.evals.studies.study import Plan, Study, Watch, drawing
 
 STARTS = (16, 64, 256, 512)
 VARIED = {"threshold": (0.999, 0.9), "cache": ("none", "window")}
@@ -114,7 +109,8 @@ def _rows(
                 continue
             usual = kind.fixed_starts if each.name == FIXED else STARTS
             for start in starts or usual:
-                params = params_with(SHARED | point, {"initial_length": start, **each.own})
+                own = merged(SHARED | point, {"initial_length": start, **each.own})
+                params = DecodeParams.from_mapping(own)
                 at: int | None = start
                 if params.starts_anywhere:  # one run serves them all
                     at, params = None, params.replaced(initial_length=min(start, *starts, *STARTS))

@@ -1,28 +1,40 @@
-"""What MBPP and HumanEval share: code is right if it passes the sample's tests in the sandbox."""
+"""MBPP and HumanEval: code is right if it passes the sample's tests in the sandbox."""
 
+import re
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import ClassVar, Self
+from dataclasses import dataclass
 
 from rho_eos.evals.graders.extraction import code_answer
 from rho_eos.evals.graders.python_tests import grade_code
-from rho_eos.evals.task import ANSWER_PREFIX, Grade, Sample, Task
-from rho_eos.evals.tasks.source import Source
-from rho_sandbox import DEFAULT_LIMITS, Backend, Limits
+from rho_eos.evals.task import Grade, Sample, register_task
+from rho_eos.evals.tasks.source import Published, Source, fill
+from rho_sandbox import DEFAULT_LIMITS, Limits
+
+FORM = """
+
+First, reason about the solution step-by-step. Then, write the code.
+Respond in the following format:
+<reasoning>
+Your reasoning here
+</reasoning>
+<answer>
+```python
+The complete implementation of the %s
+```
+</answer>"""
+MBPP = f"$text Your code should pass these tests:\n\n$tests{FORM % 'function'}"
+HUMAN_EVAL = (
+    "Write a solution to the following problem and make sure that it passes the tests:\n$prompt"
+    + FORM % "$entry_point function"
+)
 
 
 @dataclass(frozen=True)
-class CodeTask(Task):
-    """A benchmark whose answers are functions. `backend` is the sandbox; None: one that works."""
+class CodeTask(Published):
+    """A benchmark whose answers are functions."""
 
-    template: str
-    answer_prefix: str = ANSWER_PREFIX
     limits: Limits = DEFAULT_LIMITS
-    backend: Backend | None = None
 
-    source: ClassVar[Source]
-    reads_file = True
     runs_code = True
 
     @abstractmethod
@@ -36,20 +48,92 @@ class CodeTask(Task):
     def reference(self, sample: Sample) -> str:
         """The reference solution, as a whole function."""
 
-    def load(self, path: Path | None = None, limit: int | None = None) -> list[Sample]:
-        return self.source.load(path, limit)
-
-    def extract(self, text: str) -> str | None:
-        return code_answer(text)
-
     def grade(self, sample: Sample, text: str) -> Grade:
-        code = self.extract(text)
+        code = code_answer(text)
         program = self.program(sample, code or "")
-        return grade_code(code, program, self.tests(sample), self.limits, self.backend)
-
-    def confined(self, backend: Backend) -> Self:
-        return replace(self, backend=backend)
+        return grade_code(code, program, self.tests(sample), self.limits)
 
     def gold(self, sample: Sample) -> str:
         code = self.reference(sample)
         return f"</reasoning>\n<answer>\n```python\n{code.rstrip()}\n```\n</answer>"
+
+
+@register_task
+@dataclass(frozen=True)
+class Mbpp(CodeTask):
+    """Short functions described in a sentence; the test split is the items 11 to 510."""
+
+    template: str = MBPP
+
+    name = "mbpp"
+    source = Source(
+        fields={
+            "task_id": int,
+            "text": str,
+            "code": str,
+            "test_list": list,
+            "test_setup_code": str,
+        },
+        sample_id=lambda _index, row: f"mbpp/{row['task_id']}",
+        belongs=lambda row: 11 <= row["task_id"] <= 510,
+        hub_name="google-research-datasets/mbpp",
+        hub_config="full",
+    )
+
+    def prompt(self, sample: Sample) -> str:
+        tests = "\n".join(sample.data["test_list"])
+        return fill(self.template, text=sample.data["text"], tests=tests)
+
+    def program(self, _sample: Sample, code: str) -> str:
+        return code
+
+    def tests(self, sample: Sample) -> str:
+        return "\n".join([sample.data["test_setup_code"], *sample.data["test_list"]])
+
+    def reference(self, sample: Sample) -> str:
+        return str(sample.data["code"]).replace("\r\n", "\n")
+
+
+@register_task
+@dataclass(frozen=True)
+class HumanEval(CodeTask):
+    """Functions given by their signature and docstring."""
+
+    template: str = HUMAN_EVAL
+
+    name = "humaneval"
+    source = Source(
+        fields=dict.fromkeys(
+            ("task_id", "prompt", "entry_point", "canonical_solution", "test"), str
+        ),
+        sample_id=lambda _index, row: str(row["task_id"]),
+        hub_name="openai/openai_humaneval",
+    )
+
+    def prompt(self, sample: Sample) -> str:
+        data = sample.data
+        return fill(self.template, prompt=data["prompt"], entry_point=data["entry_point"])
+
+    def program(self, sample: Sample, code: str) -> str:
+        """After the prompt, which holds imports and helpers the answer may count on.
+
+        The answer is the whole function, which replaces the one of the prompt, or only its body.
+        """
+        prompt = sample.data["prompt"]
+        return f"{prompt}\n{code}\n" if _definition(sample, code) else f"{prompt}{code}\n"
+
+    def tests(self, sample: Sample) -> str:
+        """After the imports and helpers of the prompt, which some tests use: not the answer's."""
+        prompt = sample.data["prompt"]
+        start = _definition(sample, prompt)
+        before = prompt[: start.start()] if start else ""
+        return f"{before}\n{sample.data['test']}\ncheck({sample.data['entry_point']})\n"
+
+    def reference(self, sample: Sample) -> str:
+        return f"{sample.data['prompt']}{sample.data['canonical_solution']}"
+
+
+def _definition(sample: Sample, code: str) -> re.Match[str] | None:
+    """Where the code defines the function that HumanEval asks for."""
+    name = re.escape(sample.data["entry_point"])
+    return re.search(rf"^(async )?def {name}\b", code, re.MULTILINE)

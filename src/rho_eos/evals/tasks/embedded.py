@@ -11,91 +11,56 @@ from pathlib import Path
 from rho_eos.base.errors import UserError
 from rho_eos.embedded.problem import Problem
 from rho_eos.embedded.tasks import held_out
-from rho_eos.evals.graders import NumberAfter
-from rho_eos.evals.registry import register_task
-from rho_eos.evals.task import Grade, Sample, Task
-from rho_eos.evals.tasks.code_task import CodeTask
-from rho_eos.evals.tasks.prompt import fill
+from rho_eos.evals.graders.grader import NumberAfter
+from rho_eos.evals.graders.python_tests import grade_code
+from rho_eos.evals.task import Grade, Sample, Task, register_task
 
-TEMPLATE = "$prompt"
 TEST_SIZE = 500  # the generators never end; this many problems are "all of them"
 
 
 @dataclass(frozen=True)
-class Made(Task):
-    """Problems that are made by their generator."""
+class TinyNumbers(Task):
+    """Problems whose answer is the number after `####`."""
 
-    template: str = TEMPLATE
+    name: str
 
     def load(self, path: Path | None = None, limit: int | None = None) -> list[Sample]:
         if path is not None:
             raise UserError(f"{self.name} makes its own problems and reads no file, but got {path}")
-        if limit is not None and limit < 1:
-            raise UserError(f"limit must be at least 1, got {limit}")
-        return [sample_of(problem) for problem in held_out(self.name, limit or TEST_SIZE)]
+        count = TEST_SIZE if limit is None else limit
+        return [sample_of(problem) for problem in held_out(self.name, count)]
 
     def prompt(self, sample: Sample) -> str:
-        return fill(self.template, prompt=sample.data["prompt"])
+        return str(sample.data["prompt"])
 
     def gold(self, sample: Sample) -> str:
         return str(sample.data["answer"])
-
-
-class TinyNumbers(Made):
-    """Problems whose answer is the number after `####`."""
 
     def grade(self, sample: Sample, text: str) -> Grade:
         return NumberAfter().grade(text, self.gold(sample))
 
 
-@register_task
-class TinyGsm(TinyNumbers):
-    name = "tiny-gsm"
-
-
-@register_task
-class TinyMath(TinyNumbers):
-    name = "tiny-math"
-
-
-@dataclass(frozen=True)
-class TinyPrograms(Made, CodeTask):
+class TinyPrograms(TinyNumbers):
     """Problems whose answer is a program: the text as it is, after what the prompt began."""
 
-    template: str = TEMPLATE
-    answer_prefix: str = ""
-    reads_file = False
-
-    def program(self, sample: Sample, code: str) -> str:
-        return f"{sample.data['before']}{code}"
-
-    def tests(self, sample: Sample) -> str:
-        function, inputs, expected = (
-            sample.data[key] for key in ("function", "inputs", "expected")
-        )
-        return f"assert [{function}(value) for value in {inputs!r}] == {expected!r}"
-
-    def reference(self, sample: Sample) -> str:
-        return self.gold(sample)
-
-    def extract(self, text: str) -> str | None:
-        return text.rstrip() or None
+    runs_code = True
 
     def grade(self, sample: Sample, text: str) -> Grade:
-        """A well-trained model mostly writes the reference itself, which need not be run again."""
-        if text.rstrip() == self.reference(sample).rstrip():
-            return Grade(correct=True, extracted=text.rstrip(), detail="the reference program")
-        return super().grade(sample, text)
+        code, data = text.rstrip(), sample.data
+        if code == self.gold(sample).rstrip():  # as mostly, and it need not be run again
+            return Grade(correct=True, extracted=code, detail="the reference program")
+        function, inputs, expected = data["function"], data["inputs"], data["expected"]
+        tests = f"assert [{function}(value) for value in {inputs!r}] == {expected!r}"
+        return grade_code(code or None, f"{data['before']}{code}", tests)
 
 
-@register_task
-class TinyMbpp(TinyPrograms):
-    name = "tiny-mbpp"
-
-
-@register_task
-class TinyHumanEval(TinyPrograms):
-    name = "tiny-humaneval"
+for name, kind in {
+    "tiny-gsm": TinyNumbers,
+    "tiny-math": TinyNumbers,
+    "tiny-mbpp": TinyPrograms,
+    "tiny-humaneval": TinyPrograms,
+}.items():
+    register_task(kind(name))
 
 
 def sample_of(problem: Problem) -> Sample:

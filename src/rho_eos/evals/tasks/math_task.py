@@ -1,14 +1,13 @@
-"""What GSM8K and MATH500 share: the published protocol's prompt, and grading by `math-verify`."""
+"""GSM8K and MATH500: the published protocol's prompt, and grading by `math-verify`."""
 
+import re
 from abc import abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar
 
-from rho_eos.evals.graders.mathematics import Mathematics, boxed
-from rho_eos.evals.task import ANSWER_PREFIX, Grade, Sample, Task
-from rho_eos.evals.tasks.prompt import fill
-from rho_eos.evals.tasks.source import Source
+from rho_eos.evals.graders.extraction import after_hashes, unboxed
+from rho_eos.evals.graders.grader import Mathematics, boxed
+from rho_eos.evals.task import Grade, Sample, register_task
+from rho_eos.evals.tasks.source import Published, Source, fill
 
 TEMPLATE = r"""You are a math expert. You will be given a question to solve. Solve it step by step.
 Wrap the final answer in a \boxed{}.
@@ -23,17 +22,14 @@ Your reasoning here
 $question
 
 """
+CALCULATION = re.compile(r"<<[^>]*>>")  # GSM8K's notes for a calculator, such as <<2+3=5>>
 
 
 @dataclass(frozen=True)
-class MathTask(Task):
+class MathTask(Published):
     """A benchmark whose answers are numbers or formulas."""
 
     template: str = TEMPLATE
-    answer_prefix: str = ANSWER_PREFIX
-
-    source: ClassVar[Source]
-    reads_file = True
 
     @abstractmethod
     def question(self, sample: Sample) -> str: ...
@@ -46,9 +42,6 @@ class MathTask(Task):
     def solution(self, sample: Sample) -> str:
         """The reference reasoning."""
 
-    def load(self, path: Path | None = None, limit: int | None = None) -> list[Sample]:
-        return self.source.load(path, limit)
-
     def prompt(self, sample: Sample) -> str:
         return fill(self.template, question=self.question(sample))
 
@@ -56,7 +49,48 @@ class MathTask(Task):
         return Mathematics().grade(text, self.reference(sample))
 
     def gold(self, sample: Sample) -> str:
-        return (
-            f"\n{self.solution(sample)}\n</reasoning>\n"
-            f"<answer>\n{boxed(self.reference(sample))}\n</answer>"
-        )
+        result = boxed(self.reference(sample))
+        return f"\n{self.solution(sample)}\n</reasoning>\n<answer>\n{result}\n</answer>"
+
+
+@register_task
+class Gsm8k(MathTask):
+    """Word problems of primary-school mathematics whose answers are numbers."""
+
+    name = "gsm8k"
+    source = Source(
+        fields={"question": str, "answer": str},
+        sample_id=lambda index, _row: f"gsm8k/{index}",
+        hub_name="openai/gsm8k",
+        hub_config="main",
+    )
+
+    def question(self, sample: Sample) -> str:
+        return str(sample.data["question"])
+
+    def reference(self, sample: Sample) -> str:
+        return (after_hashes(sample.data["answer"]) or "").strip()
+
+    def solution(self, sample: Sample) -> str:
+        return CALCULATION.sub("", sample.data["answer"].rpartition("####")[0].rstrip())
+
+
+@register_task
+class Math500(MathTask):
+    """Competition problems whose answers are numbers, formulas, sets or words, in LaTeX."""
+
+    name = "math500"
+    source = Source(
+        fields={"problem": str, "solution": str, "answer": str, "unique_id": str},
+        sample_id=lambda _index, row: f"math500/{row['unique_id']}",
+        hub_name="HuggingFaceH4/MATH-500",
+    )
+
+    def question(self, sample: Sample) -> str:
+        return str(sample.data["problem"])
+
+    def reference(self, sample: Sample) -> str:
+        return str(sample.data["answer"])
+
+    def solution(self, sample: Sample) -> str:
+        return unboxed(sample.data["solution"])  # or it would be an answer before the answer

@@ -10,22 +10,18 @@ All rows are checked when they are loaded, so that a mistake is found before a m
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import yaml  # type: ignore[import-untyped]
 from pydantic import Field
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.registry import NAME
 from rho_eos.base.settings import Settings
-from rho_eos.evals.fingerprint import fingerprint
-from rho_eos.evals.graders import Grader, make_grader
+from rho_eos.evals.files import fingerprint, read_yaml
+from rho_eos.evals.graders import make_grader
 from rho_eos.evals.task import Grade, Sample, Task
-from rho_eos.evals.tasks.prompt import fill
-from rho_eos.evals.tasks.source import Source
-from rho_sandbox import Backend
+from rho_eos.evals.tasks.source import Source, fill
 
 
 class Description(Settings):
@@ -41,15 +37,18 @@ class Description(Settings):
     grader: Any
 
 
-@dataclass(frozen=True, kw_only=True)
 class FileTask(Task):
-    name: str
-    answer_prefix: str
-    runs_code: bool
-    description: Description
-    grader: Grader
-    data: Path
-    file: Path
+    """The task that a description in a file makes."""
+
+    def __init__(self, file: Path, said: Description) -> None:
+        self.file, self.said = file, said
+        self.name = said.name or file.stem
+        if not NAME.fullmatch(self.name):
+            raise UserError(f"name is {self.name!r}, but takes letters, digits, . _ -")
+        self.grader = make_grader(said.grader)
+        self.runs_code = self.grader.runs_code
+        self.answer_prefix = said.answer_prefix
+        self.data = file.parent / said.data
 
     def load(self, path: Path | None = None, limit: int | None = None) -> list[Sample]:
         if path is not None:
@@ -60,73 +59,51 @@ class FileTask(Task):
             raise UserError(f"{self.file}: {error}") from error
 
     def prompt(self, sample: Sample) -> str:
-        return fill(self.description.prompt, **texts(sample.data))
+        return fill(self.said.prompt, **texts(sample.data))
 
     def grade(self, sample: Sample, text: str) -> Grade:
-        return self.grader.grade(text, self._reference(sample.data), texts(sample.data))
+        fields = texts(sample.data)
+        return self.grader.grade(text, fields[self.said.reference], fields)
 
     def gold(self, sample: Sample) -> str:
-        if self.description.gold is not None:
-            return fill(self.description.gold, **texts(sample.data))
-        return self.grader.gold(self._reference(sample.data))
-
-    def confined(self, backend: Backend) -> Self:
-        return replace(self, grader=self.grader.confined(backend))
+        fields = texts(sample.data)
+        if self.said.gold is not None:
+            return fill(self.said.gold, **fields)
+        return self.grader.gold(fields[self.said.reference])
 
     def identity(self) -> dict[str, Any]:
-        said = self.description.model_dump(exclude={"name", "data", "grader"})
+        said = self.said.model_dump(exclude={"name", "data", "grader"})
         options = {f"grader {key}": value for key, value in self.grader.model_dump().items()}
         return {**said, "grader": self.grader.name, **options, "data": fingerprint([self.data])}
 
     def _id(self, index: int, row: Mapping[str, Any]) -> str:
-        own = self.description.id
-        return f"{self.name}/{index if own is None else as_text(row[own])}"
-
-    def _reference(self, row: Mapping[str, Any]) -> str:
-        return as_text(row[self.description.reference])
+        return f"{self.name}/{index if self.said.id is None else as_text(row[self.said.id])}"
 
     def _check(self, row: Mapping[str, Any]) -> None:
         """All that could go wrong with a row later goes wrong before a model is loaded."""
         fields = texts(row)
         for key in ("id", "reference"):
-            field = getattr(self.description, key)
+            field = getattr(self.said, key)
             if field is not None and field not in fields:
                 raise UserError(f"{key} is {field!r}, but the fields are {', '.join(fields)}")
         for key in ("prompt", "gold"):
             try:
-                fill(getattr(self.description, key) or "", **fields)
+                fill(getattr(self.said, key) or "", **fields)
             except UserError as error:
                 raise UserError(f"{key}: {error}") from None
-        self.grader.check(self._reference(row), fields)
+        self.grader.check(fields[self.said.reference], fields)
 
 
 def read_task_file(path: Path) -> FileTask:
     """The task that a file describes; every complaint names the file."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {path}: {' '.join(str(reason).split())}") from error
+    content = read_yaml(path)
     if not isinstance(content, dict):
         known = ", ".join(Description.model_fields)
         raise UserError(f"{path} takes a mapping with the keys {known}")
     try:
-        said = Description.from_mapping(content)
-        name = said.name or path.stem
-        if not NAME.fullmatch(name):
-            raise UserError(f"name is {name!r}, but takes letters, digits, . _ -")
-        grader = make_grader(said.grader)
+        return FileTask(path, Description.from_mapping(content))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    return FileTask(
-        name=name,
-        answer_prefix=said.answer_prefix,
-        runs_code=grader.runs_code,
-        description=said,
-        grader=grader,
-        data=path.parent / said.data,
-        file=path,
-    )
 
 
 def texts(row: Mapping[str, Any]) -> dict[str, str]:

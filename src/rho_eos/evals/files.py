@@ -1,8 +1,11 @@
-"""Is a file still the same? Data and weights of a run are known by their fingerprints."""
+"""Files that evaluations depend on: fingerprints of data and weights, and YAML."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
 
 from rho_eos.base.errors import UserError
 
@@ -29,3 +32,11 @@ def fingerprint(files: Iterable[Path]) -> str:
         except OSError as error:
             raise UserError(f"cannot read {file}: {error.strerror or error}") from error
     return digest.hexdigest()
+
+
+def read_yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {path}: {' '.join(str(reason).split())}") from error
