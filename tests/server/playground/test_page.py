@@ -56,7 +56,7 @@ def test_settings_travel_in_the_address(server: Process, visit: Visit) -> None:
     b.get_by_label("Commit rule").select_option("wino")
     b.get_by_label("Cache", exact=True).select_option("window")
     b.locator("[name=verify]").fill("0.7")
-    address = page.page.url
+    address = page.page.evaluate("location.href")
 
     other = visit(server.url)
     other.page.goto(address)

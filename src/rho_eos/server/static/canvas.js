@@ -104,7 +104,7 @@ export function legend() {
     { class: "legend", role: "group", "aria-label": "Legend" },
     key(sample("mask"), "MASK"),
     key(sample("token fresh", "new"), "just committed"),
-    key(sample("mask fresh"), "just taken back"),
+    key(sample("mask fresh"), "taken back"),
     el("span", { class: "key", text: "confidence" }),
     ...BANDS.map(({ label }, band) => key(el("i", { class: `swatch c${band}` }), label)),
     key(sample("newline"), "line break"),
