@@ -1,6 +1,5 @@
 """The engine against the naive decoder: the same tokens for every policy, in mixed batches."""
 
-from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -14,15 +13,13 @@ from rho_eos.base.outputs import Output
 from rho_eos.base.plugins import load_plugin
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.embedded.tasks import TASKS
-from rho_eos.engine.runner import ModelRunner
 from rho_eos.llm import LLM
 from rho_eos.text.ask import Ask
-from tests.reference.bridge import IDS, SPECIAL, logits_of, rule_of
-from tests.reference.cases import LIMITS, MODELS, some_prompts
+from tests.reference.bridge import IDS, logits_of, rule_of
+from tests.reference.cases import LIMITS, MODELS, engine_decode, some_prompts
 from tests.reference.decoder import Ids, Result, returned_tokens
 from tests.reference.decoder import decode as reference_decode
 from tests.reference.random_llada import random_llada
-from tests.scripted import RecordingEngine, run_all
 
 for name in ("frontier", "landing"):
     load_plugin(str(Path(__file__).parents[2] / "examples" / f"{name}.py"))
@@ -83,18 +80,6 @@ POLICIES = {
         rho_low=0.2, rho_high=0.4, spare_content=True, **LIMITS
     ),
 }
-
-
-def engine_decode(
-    model: Any, prompts: Sequence[list[int]], params: Sequence[DecodeParams], rows: int = 8
-) -> list[Output]:
-    engine = RecordingEngine(
-        ModelRunner(model, SPECIAL), SPECIAL, detokenize=lambda ids: "", max_rows=rows
-    )
-    for index, (prompt, how) in enumerate(zip(prompts, params, strict=True)):
-        engine.add(str(index), prompt, how)
-    outputs = run_all(engine)
-    return [outputs[str(index)] for index in range(len(prompts))]
 
 
 @cache

@@ -8,14 +8,12 @@ import pytest
 from rho_eos import DecodeParams
 from rho_eos.base.outputs import Output
 from rho_eos.decoding.registry import COMMITS
-from rho_eos.engine.runner import ModelRunner
-from tests.reference.bridge import IDS, SPECIAL, logits_of, rule_of
+from tests.reference.bridge import IDS, logits_of, rule_of
 from tests.reference.cached import CacheRule, NaiveTransformer, window_decode
-from tests.reference.cases import LIMITS, MODELS, some_prompts
+from tests.reference.cases import LIMITS, MODELS, engine_decode, some_prompts
 from tests.reference.decoder import Result, returned_tokens
 from tests.reference.decoder import decode as reference_decode
 from tests.reference.random_llada import random_llada
-from tests.scripted import RecordingEngine, run_all
 
 LENGTHS: dict[str, dict[str, Any]] = {
     "rho-eos": {},
@@ -41,18 +39,6 @@ def params_of(length: str, rule: str, **more: Any) -> DecodeParams:
     return DecodeParams(policy=length, commit=rule, **given)
 
 
-def decode(
-    model: Any, prompts: list[list[int]], params: list[DecodeParams], rows: int = 8
-) -> list[Output]:
-    engine = RecordingEngine(
-        ModelRunner(model, SPECIAL), SPECIAL, detokenize=lambda ids: "", max_rows=rows
-    )
-    for index, (prompt, how) in enumerate(zip(prompts, params, strict=True)):
-        engine.add(str(index), prompt, how)
-    outputs = run_all(engine)
-    return [outputs[str(index)] for index in range(len(prompts))]
-
-
 def compare(ours: Output, theirs: Result) -> None:
     assert ours.canvas_token_ids == theirs.canvas
     assert ours.usage.nfe == theirs.nfe
@@ -73,11 +59,11 @@ def test_exact_decoding_is_what_the_naive_decoder_does(name: str, block: int | N
     reference = reference_decode(
         logits_of(model), prompts, [rule_of(how) for how in full], IDS, batch_size=8
     )
-    for how, ours, theirs in zip(full, decode(model, prompts, full), reference, strict=True):
+    for how, ours, theirs in zip(full, engine_decode(model, prompts, full), reference, strict=True):
         compare(ours, theirs)
         assert [record.rho for record in ours.trace] == theirs.densities, how
     early = [how.replaced(early_stop=True) for how in full]
-    for ours, theirs in zip(decode(model, prompts, early), reference, strict=True):
+    for ours, theirs in zip(engine_decode(model, prompts, early), reference, strict=True):
         assert ours.token_ids == returned_tokens(theirs.canvas, IDS)
         assert ours.usage.nfe <= theirs.nfe
 
@@ -90,7 +76,7 @@ def test_cached_decoding_is_what_the_naive_cache_does(name: str, block: int | No
         params_of(*each, block_length=block, early_stop=False, **SMALL) for each in COMBINATIONS
     ]
     net, rule = NaiveTransformer(model), CacheRule(6, 9, 5)
-    outputs = decode(model, prompts, cached)
+    outputs = engine_decode(model, prompts, cached)
     for prompt, how, ours in zip(prompts, cached, outputs, strict=True):
         theirs = window_decode(net, prompt, rule_of(how), IDS, rule)
         compare(ours, theirs)
@@ -105,8 +91,8 @@ def test_no_combination_depends_on_its_batch(more: dict[str, Any]) -> None:
         params_of(*each, **more, **(SMALL if index % 2 else {}))
         for index, each in enumerate(COMBINATIONS)
     ]
-    alone = decode(model, prompts, params, rows=1)
-    together = decode(model, prompts[::-1], params[::-1], rows=7)[::-1]
+    alone = engine_decode(model, prompts, params, rows=1)
+    together = engine_decode(model, prompts[::-1], params[::-1], rows=7)[::-1]
     for one, other in zip(alone, together, strict=True):
         assert one.canvas_token_ids == other.canvas_token_ids
         assert one.usage.positions_evaluated == other.usage.positions_evaluated
@@ -121,7 +107,7 @@ def test_the_rules_differ_and_one_of_them_takes_back() -> None:
         params = [params_of("fixed", rule, trace=True, early_stop=False)] * len(prompts)
         for record in (
             record
-            for output in decode(random_llada(**MODELS[name]), prompts, params)
+            for output in engine_decode(random_llada(**MODELS[name]), prompts, params)
             for record in output.trace
         ):
             ways[rule].append([at for at, _, _ in record.committed])

@@ -12,8 +12,8 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.request import Handle
 from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
-from tests.engine.test_sampling import SameEverywhere
 from tests.reference.bridge import SPECIAL
+from tests.reference.cases import SameEverywhere
 from tests.requests import request as request_for
 
 VOCABULARY = 50_000

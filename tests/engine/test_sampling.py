@@ -1,6 +1,5 @@
 """What is drawn: greedy, or from the tempered softmax by a seed; on models with known logits."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,32 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from rho_eos.base.outputs import Output
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.sampling import draws_for, keep_likeliest
-from tests.engine.test_against_reference import engine_decode, some_prompts
+from tests.reference.cases import SameEverywhere, engine_decode, some_prompts
 from tests.reference.random_llada import END_OF_TURN, EOS, MASK, random_llada
-
-
-class SameEverywhere(nn.Module):
-    """A model that gives the same logits at every position, whatever it is shown."""
-
-    prediction_shift = 0
-    dtype = torch.float32
-    device = torch.device("cpu")
-
-    def __init__(self, logits: list[float]) -> None:
-        super().__init__()
-        self.lm_head = nn.Linear(1, len(logits), bias=False)
-        self.lm_head.weight.data = torch.tensor(logits)[:, None]
-
-    def set_attn_implementation(self, name: str) -> None:
-        pass
-
-    def model(self, read_at: torch.Tensor, **_: Any) -> Any:
-        return SimpleNamespace(last_hidden_state=torch.ones(1, len(read_at), 1))
 
 
 def draw(logits: list[float], count: int, **params: Any) -> Output:

@@ -12,8 +12,8 @@ from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.request import Handle
 from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
-from tests.engine.test_sampling import SameEverywhere
 from tests.reference.bridge import SPECIAL
+from tests.reference.cases import SameEverywhere
 from tests.reference.random_llada import EOS, MASK, random_llada
 from tests.requests import request as request_for
 

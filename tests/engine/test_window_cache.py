@@ -34,24 +34,12 @@ from rho_eos.text.ask import Ask
 from tests.conftest import DATA, golden_parameters
 from tests.reference.bridge import IDS, SPECIAL, rule_of
 from tests.reference.cached import CacheRule, NaiveTransformer, window_decode
-from tests.reference.cases import LIMITS, MODELS, some_prompts
+from tests.reference.cases import LIMITS, MODELS, engine_decode, some_prompts
 from tests.reference.decoder import returned_tokens
 from tests.reference.random_llada import random_llada
 from tests.requests import request as request_for
 
 EVERY_STEP = {"cache": "window", "cache_steps": 1}
-
-
-def decode(
-    runner: ModelRunner,
-    prompts: list[list[int]],
-    params: list[DecodeParams],
-    rows: int = 8,
-    special: SpecialTokens = SPECIAL,
-) -> list[Output]:
-    engine = Engine(runner, special, lambda ids: "", max_rows=rows)
-    requests = [request_for("", prompt, how) for prompt, how in zip(prompts, params, strict=True)]
-    return engine.finish([engine.submit(request) for request in requests])
 
 
 def canvases(outputs: list[Output]) -> list[list[int]]:
@@ -81,7 +69,9 @@ def test_a_cached_row_is_what_the_naive_cache_gives(name: str, settings: str) ->
         DecodeParams(**(how | {"horizon": 4})),  # decisions, not forwards
     ]
     runner = ModelRunner(model, SPECIAL)
-    for prompt, own, ours in zip(prompts, params, decode(runner, prompts, params), strict=True):
+    for prompt, own, ours in zip(
+        prompts, params, engine_decode(runner, prompts, params), strict=True
+    ):
         rule = CacheRule(own.cache_window, own.cache_commits, own.cache_steps, own.cache_unsure)
         theirs = window_decode(net, prompt, rule_of(own), IDS, rule)
         assert ours.token_ids == returned_tokens(theirs.canvas, IDS)
@@ -99,7 +89,7 @@ def test_the_comparison_is_about_windows() -> None:
     """Guard of the oracle: rows that refreshed in every step would prove nothing."""
     model = random_llada(**MODELS["mostly text, unsure"])
     params = DecodeParams(cache="window", early_stop=False, **LIMITS | SETTINGS["small"])
-    usage = decode(ModelRunner(model, SPECIAL), some_prompts(1), [params])[0].usage
+    usage = engine_decode(ModelRunner(model, SPECIAL), some_prompts(1), [params])[0].usage
     assert usage.refreshes < usage.nfe / 2
     assert usage.positions_evaluated < 0.7 * usage.positions_exact
 
@@ -116,8 +106,8 @@ def test_with_a_refresh_in_every_step_it_is_exact(policy: str) -> None:
     prompts = some_prompts(4, seed=1)
     cached = exact.replaced(**EVERY_STEP)
     runner = ModelRunner(model, SPECIAL)
-    without = decode(runner, prompts, [exact] * 4)
-    kept = decode(runner, prompts, [cached] * 4)
+    without = engine_decode(runner, prompts, [exact] * 4)
+    kept = engine_decode(runner, prompts, [cached] * 4)
     assert canvases(without) == canvases(kept)
     assert [o.usage.positions_evaluated for o in without] == [
         o.usage.positions_evaluated for o in kept
@@ -131,12 +121,12 @@ def test_guidance_and_seeds_go_with_it(more: dict[str, Any]) -> None:
     exact = DecodeParams(early_stop=False, **LIMITS, **more)
     runner = ModelRunner(model, SPECIAL)
     every = exact.replaced(**EVERY_STEP)
-    assert canvases(decode(runner, prompts, [exact] * 3)) == canvases(
-        decode(runner, prompts, [every] * 3)
+    assert canvases(engine_decode(runner, prompts, [exact] * 3)) == canvases(
+        engine_decode(runner, prompts, [every] * 3)
     )
     window = exact.replaced(cache="window", cache_window=4)
-    together = decode(runner, prompts, [window] * 3)
-    assert canvases(together) == canvases(decode(runner, prompts, [window] * 3, rows=1))
+    together = engine_decode(runner, prompts, [window] * 3)
+    assert canvases(together) == canvases(engine_decode(runner, prompts, [window] * 3, rows=1))
     assert any(o.usage.refreshes < o.usage.nfe for o in together)
 
 
@@ -148,11 +138,11 @@ def test_dream_reads_one_to_the_left_within_the_window(parity_model: Any) -> Non
     exact = DecodeParams(**limits)
     runner = ModelRunner(model, SPECIAL)
     every = exact.replaced(**EVERY_STEP)
-    assert canvases(decode(runner, prompts, [exact] * 4)) == canvases(
-        decode(runner, prompts, [every] * 4)
+    assert canvases(engine_decode(runner, prompts, [exact] * 4)) == canvases(
+        engine_decode(runner, prompts, [every] * 4)
     )
     window = exact.replaced(cache="window", cache_window=3)
-    outputs = decode(runner, prompts, [window] * 4)
+    outputs = engine_decode(runner, prompts, [window] * 4)
     assert any(output.usage.refreshes < output.usage.nfe for output in outputs)
 
 
@@ -168,11 +158,11 @@ def test_a_row_is_the_same_alone_and_in_any_company() -> None:
     ]
     params = [kinds[index % len(kinds)] for index in range(len(prompts))]
     runner = ModelRunner(model, SPECIAL)
-    alone = canvases(decode(runner, prompts, params, rows=1))
+    alone = canvases(engine_decode(runner, prompts, params, rows=1))
     for rows in (3, 8, 32):
         order = list(range(len(prompts)))
         random.Random(rows).shuffle(order)
-        shuffled = decode(
+        shuffled = engine_decode(
             runner, [prompts[i] for i in order], [params[i] for i in order], rows=rows
         )
         assert canvases(shuffled) == [alone[i] for i in order]
@@ -335,9 +325,9 @@ def test_a_row_that_finds_no_room_runs_exact_and_is_counted() -> None:
     runner = ModelRunner(model, SPECIAL, cache_megabytes=1)
     assert runner.stores is not None
     runner.stores.limit = 2 * BLOCK  # room for two rows
-    outputs = decode(runner, prompts, [window] * 6)
-    without = decode(runner, prompts, [exact] * 6)
-    cached = decode(ModelRunner(model, SPECIAL), prompts, [window] * 6)
+    outputs = engine_decode(runner, prompts, [window] * 6)
+    without = engine_decode(runner, prompts, [exact] * 6)
+    cached = engine_decode(ModelRunner(model, SPECIAL), prompts, [window] * 6)
     ran_exact = [output.usage.refreshes == output.usage.nfe for output in outputs]
     assert 0 < sum(ran_exact) < 6 and runner.stores.refused >= sum(ran_exact)
     for output, alone, kept, refused in zip(outputs, without, cached, ran_exact, strict=True):
@@ -360,7 +350,7 @@ def test_refreshes_are_counted_right_where_a_row_loses_its_cache_on_the_way() ->
         return predict(rows)
 
     runner.predict = without_room  # type: ignore[method-assign]
-    [output] = decode(runner, some_prompts(1, seed=4), [params])
+    [output] = engine_decode(runner, some_prompts(1, seed=4), [params])
     refreshes = [record.refresh for record in output.trace]
     assert not all(refreshes[:9]) and all(refreshes[9:]) and len(refreshes) > 9
     assert output.usage.refreshes == sum(refreshes)
@@ -376,7 +366,9 @@ def test_the_published_traces_with_a_refresh_in_every_step(golden_model: Any) ->
         for trace in traces
     ]
     runner = ModelRunner(golden_model, special)
-    outputs = decode(runner, [t["prompt_token_ids"] for t in traces], params, special=special)
+    outputs = engine_decode(
+        runner, [t["prompt_token_ids"] for t in traces], params, special=special
+    )
     assert canvases(outputs) == [trace["canvas_token_ids"] for trace in traces]
 
 
@@ -410,9 +402,9 @@ def test_refreshes_of_different_rows_are_spread_over_steps() -> None:
         return predict(rows)
 
     runner.predict = counted  # type: ignore[method-assign]
-    outputs = decode(runner, prompts, [params] * 8)
+    outputs = engine_decode(runner, prompts, [params] * 8)
     assert max(refreshes[1:]) <= 2, "all begin at once; then at most a quarter of them"
-    alone = [decode(ModelRunner(model, SPECIAL), [p], [params])[0] for p in prompts]
+    alone = [engine_decode(ModelRunner(model, SPECIAL), [p], [params])[0] for p in prompts]
     assert canvases(outputs) == canvases(alone)
     assert [o.usage.nfe for o in outputs] == [o.usage.nfe for o in alone], "waiting is no step"
 

@@ -168,7 +168,7 @@ def window_decode(
             now = [at for at in candidates(canvas, rule, ids) if at in guesses]
             written, taken = chosen(canvas, now, guesses, rule, ids)
             ends = {*canvas, *(guesses[at].token for at in written)} & set(ids.ends)
-            if written == masked and not ends:
+            if written == masked and not ends and rule.policy != "fixed":
                 written, taken, refresh = [], [], True
             write(canvas, written, taken, guesses, ids)
         # What the step wrote, wherever it stands now.

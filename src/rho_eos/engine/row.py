@@ -240,12 +240,13 @@ class Row:
         return commit
 
     def _in_window(self, prediction: Prediction, commit: Positions) -> Step:
-        """A row that would end in a window without an end of text does not: its canvas may have
-        been too short, which only a forward over all of it can tell. Where nothing is committed,
-        something else is wanted, which a refresh may bring."""
+        """A row whose policy changes the length does not end in a window without an end of text:
+        its canvas may have been too short, which only a forward over all of it can tell. Where
+        nothing is committed, something else is wanted, which a refresh may bring."""
         assert self.cache is not None
         canvas = self.canvas
-        ends = len(canvas.suffix) > 0 or will_end(canvas, prediction, commit)
+        keeps_length = len(canvas.suffix) > 0 or not self.policy.edits
+        ends = keeps_length or will_end(canvas, prediction, commit)
         if len(commit) == len(canvas.masked) and not ends:
             commit = no_positions()
         self.cache.stale = self.cache.stale or not len(commit)

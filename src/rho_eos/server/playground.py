@@ -1,15 +1,18 @@
-"""What the playground page asks the server before it draws itself, beyond the policies' schema."""
+"""What the playground page asks the server before it draws itself, beyond the schema."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.settings import choices
-from rho_eos.decoding.params import DEFAULT_POLICY, DecodeParams
+from rho_eos.decoding.params import DEFAULT_POLICY, NO_CACHE, DecodeParams, parts_of
 from rho_eos.decoding.registry import policies
+from rho_eos.decoding.schema import AXES, choices_of
 from rho_eos.models.known import EMBEDDED
 from rho_eos.server.fields import NAMES
 from rho_eos.server.service import Service
 from rho_eos.text.infilling import able_policies, gap_policy
+from rho_eos.views.narration import title_of
 
 _GENERIC = (
     "What is (3 + 4) * 2?",
@@ -22,14 +25,19 @@ _RIVAL: dict[str, Any] = {"policy": "fixed", "initial_length": 256}
 
 
 def playground_facts(service: Service) -> dict[str, Any]:
-    context = service.llm.context_length
+    """The model, what it does unasked, and what the page needs to offer and name the three axes."""
+    context, defaults = service.llm.context_length, service.llm.config.defaults
     rival = _RIVAL | {"initial_length": min(_RIVAL["initial_length"], context // 2)}
     return {
         "model": service.model,
         "max_prompt_tokens": service.config.max_prompt_tokens or context - 1,
         "max_new_tokens": context - 1,
         "names": NAMES,
-        "defaults": service.llm.config.defaults,
+        "defaults": defaults,
+        "usual": _usual_parts(defaults),
+        "titles": {
+            axis: {name: title_of(name, axis) for name in choices_of(axis)} for axis in AXES
+        },
         "implied": {name: _implied(name) for name in policies()},
         "infilling": {
             "policies": able_policies(service.llm.special),
@@ -40,15 +48,29 @@ def playground_facts(service: Service) -> dict[str, Any]:
     }
 
 
+def _usual_parts(defaults: Mapping[str, Any]) -> dict[str, str]:
+    """The commit rule and the cache of requests that name neither, under a policy that has no rule
+    of its own."""
+    parts = parts_of({**defaults, "policy": DEFAULT_POLICY})
+    return {
+        "commit": parts.commit.name,
+        "cache": NO_CACHE if parts.cache is None else parts.cache.name,
+    }
+
+
 def _implied(policy: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Parameter -> choice -> the values that others have by default once it is chosen."""
-    defaults = _resolved({"policy": policy})
+    """Parameter -> choice -> the values that others of the policy have once that is chosen."""
+    fields, defaults = policies()[policy].Params.model_fields, _resolved({"policy": policy})
     implied: dict[str, dict[str, dict[str, Any]]] = {}
-    for name, field in policies()[policy].Params.model_fields.items():
-        for choice in choices(field):
-            chosen = _resolved({"policy": policy, name: choice}).items()
-            changed = {other: value for other, value in chosen if value != defaults.get(other)}
-            changed.pop(name, None)
+    for name, field in fields.items():
+        for choice in choices_of(name) if name in ("commit", "cache") else choices(field):
+            chosen = _resolved({"policy": policy, name: choice})
+            changed = {
+                other: chosen[other]
+                for other in fields
+                if other in chosen and other not in (name, *AXES)
+                if chosen[other] != defaults.get(other)
+            }
             if changed:
                 implied.setdefault(name, {})[choice] = changed
     return implied

@@ -1,6 +1,6 @@
-"""What a step means, in words: titles of policies and signals, and why a length changed.
+"""What a step means, in words: titles of the parts that decode, and why a length changed.
 
-A policy from outside may bring words of its own: an attribute `title`, and a class method
+A part from outside may bring words of its own: an attribute `title`; a policy also a class method
 `explain(params, record)` that returns a sentence about a step.
 """
 
@@ -10,24 +10,36 @@ from typing import Any
 from rho_eos.base.outputs import StepRecord
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.registry import find_policy
+from rho_eos.decoding.schema import parts
 
 RHO = "ρ"
-#: Policies whose names have letters of their own; others are called by their names.
+#: What is called otherwise than by its name, by axis.
 TITLES = {
-    "rho-eos": "ρ-EOS",
-    "released": "ρ-EOS, released code",
-    "fixed": "Fixed length",
-    "daedal": "DAEDAL",
-    "blocks": "Blocks until EOS",
-    "scout": "Scout",
-    "cal": "CAL",
-    "dreamon": "DreamOn",
+    "policy": {
+        "rho-eos": "ρ-EOS",
+        "released": "ρ-EOS, released code",
+        "fixed": "Fixed length",
+        "daedal": "DAEDAL",
+        "blocks": "Blocks until EOS",
+        "scout": "Scout",
+        "cal": "CAL",
+        "dreamon": "DreamOn",
+    },
+    "commit": {
+        "threshold": "Threshold τ",
+        "quota": "Quota",
+        "factor": "Factor",
+        "entropy-bound": "Entropy bound",
+        "klass": "KLASS",
+        "wino": "WINO",
+    },
+    "cache": {"window": "Window"},
 }
 
 
-def title_of(policy: str) -> str:
-    """What people call a policy."""
-    return TITLES.get(policy) or getattr(find_policy(policy), "title", policy)
+def title_of(name: str, axis: str = "policy") -> str:
+    """What people call a policy, a commit rule or a cache."""
+    return TITLES[axis].get(name) or str(getattr(parts()[axis].get(name), "title", name))
 
 
 def signal_name(params: Any) -> str:

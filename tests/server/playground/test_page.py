@@ -51,8 +51,12 @@ def test_settings_travel_in_the_address(server: Process, visit: Visit) -> None:
     a.locator("[name=stop]").fill("one\ntwo # 3")
     a.get_by_label("Expansion", exact=True).select_option("linear")
     a.get_by_label("Early stop").uncheck()
-    b.get_by_role("radio", name="DAEDAL").check()
-    address = page.page.url
+    b.get_by_text("Settings").click()
+    b.get_by_label("Length policy").select_option("daedal")
+    b.get_by_label("Commit rule").select_option("wino")
+    b.get_by_label("Cache", exact=True).select_option("window")
+    b.locator("[name=verify]").fill("0.7")
+    address = page.page.evaluate("location.href")
 
     other = visit(server.url)
     other.page.goto(address)
@@ -68,13 +72,16 @@ def test_settings_travel_in_the_address(server: Process, visit: Visit) -> None:
     expect(a.locator("[name=early_stop]")).not_to_be_checked()
     expect(a.locator("[name=stop]")).to_have_value("one\ntwo # 3")
     expect(a.locator("[name=threshold]")).to_have_value("0.9")
-    expect(b.locator("h2")).to_have_text("DAEDAL")
+    expect(b.locator("h2")).to_have_text("DAEDAL · WINO · Window cache")
+    expect(b.locator("[name=verify]")).to_have_value("0.7")
     assert other.page.url == address
 
 
 def test_a_link_with_nonsense_falls_back_to_the_defaults(server: Process, visit: Visit) -> None:
     nonsense = {
         "a__policy": "guess",
+        "a__commit": "guess",
+        "a__cache": "constructor",
         "a__rho_low": "low",
         "a__initial_length": "x",
         "speed": "warp",
@@ -116,7 +123,9 @@ def test_the_keyboard_is_enough(scripted: Callable[..., Scripted], visit: Visit)
 
 def test_a_handle_can_be_dragged(scripted: Callable[..., Scripted], visit: Visit) -> None:
     page = visit(scripted(says("done")).url).open()
-    box = page.side("a").locator(".region-track").bounding_box()
+    track = page.side("a").locator(".region-track")
+    track.evaluate("node => node.scrollIntoView({ block: 'center' })")  # not behind the footer
+    box = track.bounding_box()
     assert box is not None
     middle = box["y"] + box["height"] / 2
     mouse = page.page.mouse

@@ -1,43 +1,100 @@
-"""The form is the server's: every policy it has, each with its own parameters."""
+"""The form is the server's: every policy, rule and cache it has, each with its parameters."""
 
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
 
 from tests.scripted import says
 from tests.server.conftest import Process
-from tests.server.playground import Visit, expect
+from tests.server.playground import Playground, Visit, expect
 from tests.server.scripted_server import Scripted
 
+LENGTHS = {"initial_length", "max_tokens"}  # whose defaults are cut to the model's context
 
-def test_every_policy_of_the_schema_has_its_form(server: Process, visit: Visit) -> None:
-    described = httpx.get(f"{server.url}/v1/rho_eos/schema", trust_env=False).json()["policies"]
+
+def described(server: Process) -> dict[str, Any]:
+    return httpx.get(f"{server.url}/v1/rho_eos/schema", trust_env=False).json()["axes"]
+
+
+def check_form(
+    page: Playground, axes: dict[str, Any], policy: str, commit: str, cache: str
+) -> None:
+    """Every parameter of the three has a field or a widget of its own, and nothing else has."""
+    rule = {} if axes["policy"][policy]["own_commit"] else axes["commit"][commit]["parameters"]
+    kept = axes["cache"][cache]["parameters"] if cache != "none" else {}
+    specs = {
+        {"max_new_tokens": "max_tokens"}.get(name, name): spec
+        for name, spec in (rule | kept | axes["policy"][policy]["parameters"]).items()
+        if name not in ("trace", "logprobs")
+    }
+    form = page.side("a").locator("form")
+    shown = {field.get_attribute("name") for field in form.locator(".field [name]").all()}
+    sliders = {"rho_low", "rho_high"} if form.get_by_role("slider").count() else set()
+    chips = {"preset"} if form.locator("[data-preset]").count() else set()
+    assert shown | sliders | chips == set(specs), (policy, commit, cache)
+    for name in shown - LENGTHS:
+        spec, field = specs[name], form.locator(f".field [name={name}]")
+        if spec["type"] == "flag":
+            assert field.is_checked() == spec["default"], name
+        elif spec["type"] in ("integer", "number") and (policy, cache) != ("scout", "window"):
+            text = "" if spec["default"] is None else f"{spec['default']:g}"
+            assert field.input_value() == text, name
+        elif spec["type"] == "choice":
+            assert field.locator("option").all_inner_texts() == spec["choices"]
+
+
+def test_every_policy_rule_and_cache_of_the_schema_has_its_form(
+    server: Process, visit: Visit
+) -> None:
+    axes = described(server)
     page = visit(server.url).open()
     form = page.side("a").locator("form")
     form.get_by_text("More parameters").click()
-    assert len(described) >= 4
-    for policy, about in described.items():
-        form.get_by_role("radio", name=about["title"], exact=True).check()
-        expect(form.get_by_text(about["summary"])).to_be_visible()
-        expect(page.side("a").locator("h2")).to_have_text(about["title"])
-        wanted = {
-            {"max_new_tokens": "max_tokens"}.get(name, name) for name in about["parameters"]
-        } - {"trace", "logprobs"}
-        shown = {field.get_attribute("name") for field in form.locator(".field [name]").all()}
-        sliders = {"rho_low", "rho_high"} if form.get_by_role("slider").count() else set()
-        chips = {"preset"} if form.locator("[data-preset]").count() else set()
-        assert shown | sliders | chips == wanted, policy
-        assert sliders == wanted & {"rho_low", "rho_high"}
-        for name in wanted & set(about["parameters"]) - sliders - chips - {"initial_length"}:
-            spec, field = about["parameters"][name], form.locator(f"[name={name}]")
-            if spec["type"] == "flag":
-                assert field.is_checked() == spec["default"], name
-            elif spec["type"] in ("integer", "number"):
-                text = "" if spec["default"] is None else f"{spec['default']:g}"
-                assert field.input_value() == text, name
-            elif spec["type"] == "choice":
-                assert field.locator("option").all_inner_texts() == spec["choices"]
+    chosen = {"policy": "rho-eos", "commit": "threshold", "cache": "none"}
+    for axis, names in axes.items():
+        assert names
+        for name, about in names.items():
+            form.locator(f"select[name={axis}]").select_option(name)
+            expect(form.get_by_text(about["summary"])).to_be_visible()
+            expect(form.get_by_label("Commit rule")).to_be_visible(
+                visible=not (axis == "policy" and about["own_commit"])
+            )
+            check_form(page, axes, **(chosen | {axis: name}))
+        form.locator(f"select[name={axis}]").select_option(chosen[axis])
+    for axis, name in {"policy": "scout", "commit": "wino", "cache": "window"}.items():
+        form.locator(f"select[name={axis}]").select_option(name)
+    check_form(page, axes, "scout", "wino", "window")
+    expect(form.locator("[name=margin]")).to_have_value("16")  # what scout does with a cache
+    expect(page.side("a").locator("h2")).to_have_text("Scout · WINO · Window cache")
+
+
+def test_rule_and_cache_are_sent_and_keep_what_they_share(
+    scripted: Callable[..., Scripted], visit: Visit
+) -> None:
+    page = visit(scripted(says("done")).url).open(
+        a__commit="wino", a__draft="0.4", a__seed="3", a__cache="window", a__cache_steps="7"
+    )
+    form = page.side("a").locator("form")
+    expect(form.get_by_label("Draft")).to_have_value("0.4")
+    assert sent_by(page) == {
+        "policy": "rho-eos",
+        "commit": "wino",
+        "cache": "window",
+        "draft": 0.4,
+        "seed": 3,
+        "cache_steps": 7,
+    }
+    form.get_by_label("Commit rule").select_option("quota")
+    form.get_by_label("Steps per block").fill("4")
+    form.get_by_label("Cache", exact=True).select_option("none")
+    wanted = {"policy": "rho-eos", "commit": "quota", "steps_per_block": 4, "seed": 3}
+    assert sent_by(page) == wanted
+    form.get_by_label("Length policy").select_option("released")  # it has a rule of its own
+    expect(form.get_by_label("Commit rule")).to_be_hidden()
+    assert sent_by(page) == {"policy": "released", "seed": 3}
+    assert "a.policy=released&a.seed=3" in page.page.url
 
 
 def test_a_choice_brings_its_own_defaults(server: Process, visit: Visit) -> None:
@@ -49,33 +106,31 @@ def test_a_choice_brings_its_own_defaults(server: Process, visit: Visit) -> None
     expect(region).to_have_text("0.40 – 0.80")
     page.run()  # and the server has it so, too: the band is drawn from what it says
     expect(page.side("a").locator(".charts figcaption").first).to_have_text("ρ per forward")
-    page.side("a").get_by_role("radio", name="ρ-EOS", exact=True).check()
+    page.side("a").get_by_label("Length policy").select_option("rho-eos")
     page.side("a").get_by_role("button", name="sym", exact=True).click()
     expect(region).to_have_text("0.20 – 0.80")
 
 
+def sent_by(page: Playground) -> dict[str, Any]:
+    """What a run asks for beyond the prompt."""
+    with page.page.expect_request("**/v1/chat/completions") as request:
+        page.run()
+    body = request.value.post_data_json
+    constant = ("model", "messages", "stream", "stream_mode")
+    return {name: body[name] for name in body if name not in constant}
+
+
 def test_only_what_was_chosen_is_sent(scripted: Callable[..., Scripted], visit: Visit) -> None:
     page = visit(scripted(says("done")).url).open()
-    sent: list[dict[str, object]] = []
-    page.page.on(
-        "request",
-        lambda request: sent.append(request.post_data_json) if request.post_data else None,
-    )
-    page.run()
+    assert sent_by(page) == {"policy": "rho-eos"}
     form = page.side("a").locator("form")
     form.get_by_text("More parameters").click()
     form.get_by_label("Seed", exact=True).fill("7")
     form.get_by_label("Horizon", exact=True).fill("5")
     form.get_by_label("Block length", exact=True).fill("")
-    form.get_by_role("radio", name="Fixed length").check()
-    page.run()
-    constant = ("model", "messages", "stream", "stream_mode")
-    own = [{name: body[name] for name in body if name not in constant} for body in sent]
-    assert own == [
-        {"policy": "rho-eos"},
-        # what the other policy has as well, it keeps
-        {"policy": "fixed", "seed": 7, "block_length": None},
-    ]
+    form.get_by_label("Length policy").select_option("fixed")
+    # What the other policy has as well, it keeps.
+    assert sent_by(page) == {"policy": "fixed", "seed": 7, "block_length": None}
 
 
 @pytest.mark.parametrize("width", [1400, 390])
@@ -84,7 +139,7 @@ def test_a_policy_of_a_plugin_is_chosen_changed_run_and_explained(
 ) -> None:
     page = visit(plugin_server.url, viewport={"width": width, "height": 900}).open("hello")
     panel = page.side("a")
-    panel.get_by_role("radio", name="Doubter").check()
+    panel.get_by_label("Length policy").select_option(label="Doubter")
     if width < 900:
         panel.get_by_text("Settings").click()
     expect(panel.get_by_text("Takes back what it wrote now and then.")).to_be_visible()
@@ -97,7 +152,7 @@ def test_a_policy_of_a_plugin_is_chosen_changed_run_and_explained(
     page.run()
     assert page.forwards > 4
     page.seek(4)
-    expect(panel.locator(".story")).to_have_text("After 4 forwards, grim doubts.")
+    expect(panel.locator(".story")).to_have_text("After 4 forwards, grim doubts. 1 taken back.")
     expect(panel.locator(".pill")).to_have_text("overwrite")
     cells = page.cells()
     assert cells[:2] != [None, None] and cells[2:] == [None] * 14  # three written, one taken back

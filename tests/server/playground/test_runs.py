@@ -55,7 +55,8 @@ def test_a_second_text_brings_a_policy_that_can_fill_the_gap(
 ) -> None:
     want = llm.infill("ab", "yz")
     page = visit(server.url).open("ab")
-    rho_eos, fixed = (page.side("a").locator(f"input[value='{name}']") for name in POLICIES)
+    chosen = page.side("a").get_by_label("Length policy")
+    rho_eos, fixed = (chosen.locator(f"option[value='{name}']") for name in POLICIES)
     before = page.side("a").locator("h2").inner_text()
     page.at("#suffix-box summary").click()
     page.at("#suffix").fill("yz")
@@ -65,11 +66,11 @@ def test_a_second_text_brings_a_policy_that_can_fill_the_gap(
     assert page.figure("nfe") == str(want.usage.nfe)
     assert page.figure("positions") == f"{want.usage.positions_evaluated:,}"
     page.at("#suffix").fill("")  # what had to give way is back
-    expect(rho_eos).to_be_checked()
+    expect(chosen).to_have_value("rho-eos")
     expect(page.side("a").locator("h2")).to_have_text(before)
     page.at("#suffix").fill("yz")
     page.at("#tab-chat").click()  # an answer has nothing behind it
-    expect(rho_eos).to_be_checked()
+    expect(chosen).to_have_value("rho-eos")
 
 
 def test_tokens_appear_and_charts_move_while_it_runs(

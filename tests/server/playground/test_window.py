@@ -14,7 +14,6 @@ FIELDS = {
     "initial_length": 80,
     "cache": "window",
     "cache_window": 8,
-    "cache_back": 4,
     "cache_steps": 12,
 }
 
@@ -54,7 +53,6 @@ def test_both_costs_are_shown_and_the_signal_where_it_was_measured(
     assert f"{exact:,} positions" in page.figure("savings")
     assert page.figure("positions") == f"{computed:,}"
 
-    panel.get_by_text("More parameters").click()
     panel.get_by_label("Cache", exact=True).select_option("none")
     page.run()
     expect(panel.locator("[data-figure=savings]")).to_be_hidden()
@@ -67,13 +65,14 @@ def test_the_form_starts_from_what_the_server_does_unasked(
     page = visit(scripted(says("done")).url)
 
     def with_defaults(route: Any) -> None:
-        facts = route.fetch().json() | {"defaults": {"cache": "window", "cache_steps": 3}}
+        facts = route.fetch().json()
+        facts["defaults"] |= {"cache": "window", "cache_steps": 3}
+        facts["usual"] |= {"cache": "window"}
         route.fulfill(body=json.dumps(facts), content_type="application/json")
 
     page.page.route("**/v1/rho_eos/playground", with_defaults)
     page.open()
     panel = page.side("a")
-    panel.get_by_text("More parameters").click()
     expect(panel.locator("[name=cache]")).to_have_value("window")
     expect(panel.locator("[name=cache_steps]")).to_have_value("3")
     panel.locator("[name=cache]").select_option("none")

@@ -30,7 +30,7 @@ export class CanvasView {
     this.#nodes.clear();
   }
 
-  /** Show these cells; those committed in `freshStep` are highlighted. Touches only what changed. */
+  /** Show these cells; those written or taken back in `freshStep` are highlighted. Touches only what changed. */
   draw(cells, freshStep, animate) {
     this.#removeGhosts();
     this.#drop(cells, animate);
@@ -44,7 +44,7 @@ export class CanvasView {
       }
       if (node === cursor) cursor = cursor.nextSibling;
       else this.#root.insertBefore(node, cursor);
-      this.#paint(node, cell, cell.step === freshStep && cell.text !== null);
+      this.#paint(node, cell, cell.step === freshStep);
     }
   }
 
@@ -86,7 +86,7 @@ export class CanvasView {
     const position = [...this.#root.children].indexOf(event.target) + 1;
     const lines =
       cell.text === null
-        ? [`position ${position}`, "MASK: not decided yet"]
+        ? [`position ${position}`, cell.step < 0 ? "MASK: not decided yet" : takenBack(cell)]
         : [
             `position ${position} · ${cell.isEnd ? "end of text" : JSON.stringify(cell.text)}`,
             `confidence ${cell.confidence.toFixed(3)} · forward ${cell.step + 1}`,
@@ -104,11 +104,16 @@ export function legend() {
     { class: "legend", role: "group", "aria-label": "Legend" },
     key(sample("mask"), "MASK"),
     key(sample("token fresh", "new"), "just committed"),
+    key(sample("mask fresh"), "taken back"),
     el("span", { class: "key", text: "confidence" }),
     ...BANDS.map(({ label }, band) => key(el("i", { class: `swatch c${band}` }), label)),
     key(sample("newline"), "line break"),
     key(sample("end"), "end of text"),
   );
+}
+
+function takenBack(cell) {
+  return `MASK: taken back in forward ${cell.step + 1}`;
 }
 
 function classOf(cell) {

@@ -29,7 +29,7 @@ const narrow = matchMedia("(max-width: 900px)");
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Panel {
-  #policies;
+  #description;
   #canvas;
   #shown = 0; // forwards on screen
   #parts = {
@@ -66,7 +66,7 @@ export class Panel {
   constructor(side, description, { tooltip, onChange, onSeek }) {
     this.side = side;
     this.recording = null;
-    this.#policies = description.policies;
+    this.#description = description;
     this.settings = new Settings(side, description, description.panels[side], () => {
       this.#showTitle();
       onChange();
@@ -145,7 +145,7 @@ export class Panel {
   /** A run has started, with this state, whatever the settings say by now. */
   begin(recording, state) {
     const { side } = this;
-    this.recording = Object.assign(recording, { side, title: title(this.#policies, state) });
+    this.recording = Object.assign(recording, { side, title: title(this.#description, state) });
     this.#showNote();
   }
 
@@ -184,7 +184,7 @@ export class Panel {
       this.#parts;
     const counter = ([name, label, hint]) =>
       el("div", { title: hint }, el("dt", { text: label }), this.#figures[name]);
-    const cached = el("div", { class: "wide" }, el("dt", { text: "Window cache" }), savings);
+    const cached = el("div", { class: "wide" }, el("dt", { text: "Cache" }), savings);
     return el(
       "div",
       { class: "stage" },
@@ -246,7 +246,7 @@ export class Panel {
   }
 
   #showTitle() {
-    this.#parts.title.textContent = title(this.#policies, this.settings.state);
+    this.#parts.title.textContent = title(this.#description, this.settings.state);
   }
 
   #showEmpty(scale) {

@@ -1,9 +1,10 @@
 /**
- * Policies and their parameters, as the server describes them. No policy is known here by name: what
- * is registered with the server is what the page offers.
+ * Policies, commit rules, caches and their parameters, as the server describes them. None is known
+ * here by name: what is registered with the server is what the page offers.
  *
- * A panel's state is `{ policy, given }`. `given` holds only what was chosen; everything else follows
- * from it on the server, and is shown here as the server's description says.
+ * A panel's state is `{ policy, given }`. `given` holds only what was chosen, the commit rule and the
+ * cache included; everything else follows from it on the server, and is shown here as the server's
+ * description says.
  */
 
 /** What everyone looks for first. */
@@ -24,20 +25,44 @@ export function readDescription(facts, schema) {
     const usual = name in defaults ? { ...spec, default: defaults[name] } : spec;
     return LENGTHS.includes(name) ? shortened(usual, facts.max_new_tokens) : usual;
   };
-  const policies = mapped(schema.policies, (policy, name) => ({
-    ...policy,
-    presets: mapped(policy.presets, rename),
-    parameters: mapped(rename(policy.parameters), described),
-    implied: mapped(facts.implied[name] ?? {}, (choices) => mapped(choices, rename)),
-  }));
+  const axes = mapped(schema.axes, (parts) =>
+    mapped(parts, (part, name) => ({
+      ...part,
+      presets: mapped(part.presets, rename),
+      parameters: mapped(rename(part.parameters), described),
+      implied: mapped(facts.implied[name] ?? {}, (choices) => mapped(choices, rename)),
+    })),
+  );
   const panels = mapped(facts.panels, ({ policy, ...given }) =>
-    policy in policies
+    policy in axes.policy
       ? { policy, given: rename(given) }
-      : { policy: Object.keys(policies)[0], given: {} },
+      : { policy: Object.keys(axes.policy)[0], given: {} },
   );
   const { policy, ...given } = facts.infilling.start;
   const infilling = { ...facts.infilling, start: { policy, given: rename(given) } };
-  return { ...facts, common: schema.common, policies, panels, infilling };
+  return { ...facts, common: schema.common, axes, panels, infilling };
+}
+
+/**
+ * What decodes with this state: the policy, with the parameters of the commit rule and the cache
+ * beside its own, and the choice of the two. `rule` and `cache` are their parts; a policy may have a
+ * rule of its own, and there may be no cache.
+ */
+export function compose({ axes, usual, titles }, { policy, given }) {
+  const own = axes.policy[policy];
+  const chosen = { ...usual, ...given };
+  const rule = own.own_commit ? undefined : axes.commit[chosen.commit];
+  const cache = axes.cache[chosen.cache];
+  const choice = (axis) => ({ type: "choice", default: usual[axis], choices: Object.keys(titles[axis]) });
+  const parameters = {
+    ...(rule && { commit: choice("commit") }),
+    cache: choice("cache"),
+    ...own.parameters,
+    ...rule?.parameters,
+    ...cache?.parameters,
+    ...own.parameters, // its own declaration of a name counts
+  };
+  return { ...own, rule, cache, parameters };
 }
 
 /** A length as far as the model's context goes. */
@@ -52,7 +77,7 @@ export function resolve(policy, given) {
     Object.entries(policy.parameters).map(([name, spec]) => [name, spec.default]),
   );
   for (const [name, choices] of Object.entries(policy.implied))
-    Object.assign(values, choices[given[name]] ?? {});
+    Object.assign(values, choices[given[name] ?? values[name]] ?? {});
   for (const [name, value] of Object.entries(given)) if (name in values) values[name] = value;
   // Who only says how long a text may become did not ask for a longer start.
   if (!("initial_length" in given) && values.max_tokens < values.initial_length)
@@ -83,23 +108,30 @@ export function carriedOver(given, from, to) {
 }
 
 /**
- * Which widgets a policy's form has, and where. First the lengths and what this policy alone has; then,
- * behind "more", what it shares with some, and last what every policy has.
+ * Which widgets the form of what `compose` gives has, and where. First the lengths and what this policy,
+ * this rule and this cache bring; then, behind "more", what several policies or all rules have, and
+ * last what every request has.
  */
-export function layout({ policies, common }, name) {
-  const { parameters, presets } = policies[name];
+export function layout({ axes, common }, { parameters, presets, rule, cache }) {
   const region = ["rho_low", "rho_high"].every((end) => isShare(parameters[end]));
   const hasPresets = Object.keys(presets).length > 0;
   const hasOwnWidget = (each) =>
     (region && ["rho_low", "rho_high"].includes(each)) || (each === "preset" && hasPresets);
-  const all = Object.values(policies);
-  const isShared = (each) => all.filter((policy) => each in policy.parameters).length > 1;
+  const having = (axis, each) => Object.values(axes[axis]).filter((part) => each in part.parameters);
+  const isShared = (each) => {
+    if (each in (cache?.parameters ?? {})) return false;
+    if (each in (rule?.parameters ?? {}))
+      return having("commit", each).length === Object.keys(axes.commit).length;
+    return having("policy", each).length > 1;
+  };
   const rank = (each) => {
     if (LENGTHS.includes(each)) return 0;
     if (common.includes(each)) return 3;
     return isShared(each) ? 2 : 1;
   };
-  const names = Object.keys(parameters).filter((each) => !hasOwnWidget(each));
+  const names = Object.keys(parameters).filter(
+    (each) => !hasOwnWidget(each) && each !== "commit" && each !== "cache",
+  );
   const ranked = (...ranks) => ranks.flatMap((k) => names.filter((each) => rank(each) === k));
   return { region, presets: Object.keys(presets), first: ranked(0, 1), later: ranked(2, 3) };
 }
@@ -143,10 +175,12 @@ export function requestFields({ policy, given }) {
   return { policy, ...given };
 }
 
-/** A panel in a few words; where another first length was chosen, with it. */
-export function title(policies, { policy, given }) {
-  const length = "initial_length" in given ? ` · ${given.initial_length}` : "";
-  return `${policies[policy].title}${length}`;
+/** A panel in a few words: its policy, and what was chosen of first length, commit rule and cache. */
+export function title({ titles }, { policy, given }) {
+  const { initial_length, commit, cache } = given;
+  const parts = [titles.policy[policy], initial_length, titles.commit[commit]];
+  if (cache !== undefined) parts.push(`${titles.cache[cache]} cache`);
+  return parts.filter((part) => part !== undefined).join(" · ");
 }
 
 export function same(left, right) {

@@ -124,9 +124,8 @@ function apply({ cells, nextId }, step) {
     if (first === null) nextId += count;
   }
   for (const [position, text, isEnd] of step.written) {
-    const { id } = moved[position];
-    moved[position] =
-      text === null ? maskCell(id) : { id, text, confidence: 1, isEnd, step: step.step };
+    const confidence = text === null ? 0 : 1; // null: taken back, a MASK again
+    moved[position] = { id: moved[position].id, text, confidence, isEnd, step: step.step };
   }
   return { cells: moved, nextId };
 }

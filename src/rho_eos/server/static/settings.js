@@ -1,20 +1,23 @@
-/** How one panel decodes, as a form that is built from the chosen policy's description. */
+/** How one panel decodes, as a form that is built from the description of what was chosen. */
 
 import { el } from "./dom.js";
-import { carriedOver, layout, necessary, requestFields, resolve, same } from "./parameters.js";
+import { carriedOver, compose, layout, necessary, requestFields, resolve, same } from "./parameters.js";
 import { RegionSlider } from "./slider.js";
 import { Field } from "./widgets.js";
+
+/** What is chosen by name. */
+const AXES = { policy: "Length policy", commit: "Commit rule", cache: "Cache" };
+const NO_CACHE = "Every forward computes every position: exact.";
 
 export class Settings {
   #id;
   #description;
   #usual; // the state this panel starts with
   #onChange;
-  #radios;
-  #summary = el("p", { class: "hint" });
+  #axes; // axis → { element, select, summary }
   #setup = el("details", { class: "setup", open: true });
   #more = null;
-  #built = null; // the policy that the form is for
+  #built = null; // what the form is for: the names of policy, commit rule and cache
   #replaced = null; // the state that gave way to one that can fill a gap
   #fields = new Map(); // name → Field
   #presets = [];
@@ -26,24 +29,11 @@ export class Settings {
     this.#description = description;
     this.#usual = description.panels[id];
     this.#onChange = onChange;
-    this.#radios = Object.entries(this.#policies).map(([policy, { title }]) =>
-      el(
-        "label",
-        { class: "segment" },
-        el("input", {
-          type: "radio",
-          name: `policy-${id}`,
-          value: policy,
-          onchange: () => this.#choosePolicy(policy),
-        }),
-        el("span", { text: title }),
-      ),
-    );
-    const group = { class: "segments", role: "radiogroup", "aria-label": "Policy" };
+    this.#axes = Object.fromEntries(Object.keys(AXES).map((axis) => [axis, this.#axis(axis)]));
     this.element = el(
       "form",
       { class: "settings", novalidate: true, onsubmit: (event) => event.preventDefault() },
-      el("div", { class: "policy" }, el("div", group, ...this.#radios), this.#summary),
+      el("div", { class: "axes" }, ...Object.values(this.#axes).map(({ element }) => element)),
       this.#setup,
     );
     this.show(state);
@@ -60,16 +50,12 @@ export class Settings {
     return requestFields(this.state);
   }
 
-  get #policies() {
-    return this.#description.policies;
-  }
-
-  get #policy() {
-    return this.#policies[this.state.policy];
+  get #composed() {
+    return compose(this.#description, this.state);
   }
 
   get #values() {
-    return resolve(this.#policy, this.state.given);
+    return resolve(this.#composed, this.state.given);
   }
 
   /** Whether every field holds a usable value; if not, the browser says which and why. */
@@ -94,9 +80,9 @@ export class Settings {
   /** Before given text, only policies that can stand there; without it, what there was before. */
   infill(infilling) {
     const { policies, start } = this.#description.infilling;
-    for (const { firstChild: radio } of this.#radios) {
-      radio.disabled = infilling && !policies.includes(radio.value);
-      radio.parentElement.title = radio.disabled ? "This policy cannot stand before text" : "";
+    for (const option of this.#axes.policy.select.options) {
+      option.disabled = infilling && !policies.includes(option.value);
+      option.title = option.disabled ? "This policy cannot stand before text" : "";
     }
     if (infilling && !policies.includes(this.state.policy)) {
       this.#replaced = this.state;
@@ -109,14 +95,16 @@ export class Settings {
 
   show(state) {
     this.state = state;
-    if (this.#built !== state.policy) this.#build();
-    const values = this.#values;
-    for (const label of this.#radios)
-      label.firstChild.checked = label.firstChild.value === state.policy;
+    const composed = this.#composed;
+    const values = { ...this.#values, policy: state.policy };
+    const chosen = Object.keys(AXES).map((axis) => values[axis]);
+    if (!same(this.#built, chosen)) this.#build(composed);
+    this.#built = chosen;
+    for (const [axis, { select }] of Object.entries(this.#axes)) select.value = values[axis];
     for (const [name, field] of this.#fields) field.show(values[name]);
     for (const button of this.#presets) {
       const { preset } = button.dataset;
-      const changed = Object.keys(this.#policy.presets[preset]).some((name) => name in state.given);
+      const changed = Object.keys(composed.presets[preset]).some((name) => name in state.given);
       button.setAttribute("aria-pressed", String(values.preset === preset && !changed));
     }
     if (this.#slider) {
@@ -125,14 +113,30 @@ export class Settings {
     }
   }
 
-  #build() {
-    const { policy } = this.state;
-    const { presets, region, first, later } = layout(this.#description, policy);
-    this.#built = policy;
-    this.#summary.textContent = this.#policy.summary;
+  /** The select of an axis, and what is said of the part that it names. */
+  #axis(axis) {
+    const id = `${axis}-${this.#id}`;
+    const summary = el("p", { class: "hint" });
+    const titles = Object.entries(this.#description.titles[axis]);
+    const select = el(
+      "select",
+      { id, name: axis, onchange: () => this.#choose(axis, select.value) },
+      ...titles.map(([value, text]) => el("option", { value, text })),
+    );
+    const label = el("label", { class: "label", for: id, text: AXES[axis] });
+    return { element: el("div", { class: "axis" }, label, select, summary), select, summary };
+  }
+
+  #build(composed) {
+    const { presets, region, first, later } = layout(this.#description, composed);
+    const { policy, commit, cache } = this.#axes;
+    policy.summary.textContent = composed.summary;
+    commit.element.hidden = !composed.rule;
+    commit.summary.textContent = composed.rule?.summary ?? "";
+    cache.summary.textContent = composed.cache?.summary ?? NO_CACHE;
     this.#fields.clear();
     const fields = (names) =>
-      el("div", { class: "fields" }, ...names.map((name) => this.#field(name)));
+      el("div", { class: "fields" }, ...names.map((name) => this.#field(name, composed)));
     this.#more = el(
       "details",
       { class: "more", open: this.#more?.open ?? false, hidden: later.length === 0 },
@@ -142,14 +146,14 @@ export class Settings {
     this.#setup.replaceChildren(
       el("summary", { text: "Settings" }),
       ...this.#presetRow(presets),
-      ...this.#regionBox(region),
+      ...this.#regionBox(region, composed.parameters),
       fields(first),
       this.#more,
     );
   }
 
-  #field(name) {
-    const spec = this.#policy.parameters[name];
+  #field(name, { parameters }) {
+    const spec = parameters[name];
     const field = new Field(this.#id, name, spec, (value) => this.#edit({ [name]: value }));
     this.#fields.set(name, field);
     return field.element;
@@ -172,10 +176,9 @@ export class Settings {
       : [];
   }
 
-  #regionBox(shown) {
+  #regionBox(shown, { rho_low, rho_high }) {
     this.#slider = null;
     if (!shown) return [];
-    const { rho_low, rho_high } = this.#policy.parameters;
     this.#slider = new RegionSlider([rho_low.help, rho_high.help], ([low, high]) =>
       this.#edit({ rho_low: low, rho_high: high }),
     );
@@ -191,22 +194,27 @@ export class Settings {
   }
 
   /** What was chosen stays where it means the same; what the panel began with goes with its policy. */
-  #choosePolicy(policy) {
-    this.#replaced = null;
+  #choose(axis, name) {
+    const { policy, given } = this.state;
     const { policy: home, given: usual } = this.#usual;
+    const moves = axis === "policy";
+    if (moves) this.#replaced = null;
     const chosen = Object.fromEntries(
-      Object.entries(this.state.given).filter(
-        ([name, value]) => this.state.policy !== home || !same(usual[name], value),
+      Object.entries(given).filter(
+        ([each, value]) => !moves || policy !== home || !same(usual[each], value),
       ),
     );
-    const kept = carriedOver(chosen, this.#policy, this.#policies[policy]);
-    this.show({ policy, given: { ...(policy === home ? usual : {}), ...kept } });
+    const next = moves ? { policy: name, given: chosen } : { policy, given: { ...chosen, [axis]: name } };
+    const composed = compose(this.#description, next);
+    const kept = carriedOver(next.given, this.#composed, composed);
+    const began = moves && name === home ? usual : {};
+    this.show({ policy: next.policy, given: necessary(composed, { ...began, ...kept }) });
     this.#onChange();
   }
 
   /** A preset's own values apply again. */
   #choosePreset(preset) {
-    const names = Object.keys(this.#policy.presets[preset]);
+    const names = Object.keys(this.#composed.presets[preset]);
     const rest = Object.entries(this.state.given).filter(([name]) => !names.includes(name));
     this.state = { ...this.state, given: Object.fromEntries(rest) };
     this.#edit({ preset });
@@ -214,7 +222,7 @@ export class Settings {
 
   #edit(change) {
     const { policy, given } = this.state;
-    this.show({ policy, given: necessary(this.#policy, { ...given, ...change }) });
+    this.show({ policy, given: necessary(this.#composed, { ...given, ...change }) });
     this.#onChange();
   }
 }

@@ -1,6 +1,6 @@
 /** Settings in the address bar: a link shows a colleague exactly what one sees. */
 
-import { asText, parse, same } from "./parameters.js";
+import { asText, compose, parse, same } from "./parameters.js";
 
 const SIDES = ["a", "b"];
 
@@ -22,21 +22,27 @@ export function encode(state, usual) {
 }
 
 /** The reverse; what the link does not say is as usual, what is unknown or wrong is ignored. */
-export function decode(hash, { policies, panels: usual }) {
+export function decode(hash, description) {
+  const { axes, panels: usual } = description;
   const query = new URLSearchParams(hash.replace(/^#/, ""));
   const side = (name) => {
     const said = [...query].filter(([key]) => key.startsWith(`${name}.`));
     if (!said.length) return usual[name];
     const named = query.get(`${name}.policy`);
-    const policy = Object.hasOwn(policies, named) ? named : usual[name].policy;
-    const given = {};
-    for (const [key, text] of said) {
-      const parameter = key.slice(name.length + 1);
-      if (!Object.hasOwn(policies[policy].parameters, parameter)) continue;
-      const value = parse(policies[policy].parameters[parameter], text);
-      if (value !== undefined) given[parameter] = value;
-    }
-    return { policy, given };
+    const policy = Object.hasOwn(axes.policy, named) ? named : usual[name].policy;
+    // Which parameters there are follows from the commit rule and the cache.
+    const read = (given, isRead) => {
+      const { parameters } = compose(description, { policy, given });
+      for (const [key, text] of said) {
+        const parameter = key.slice(name.length + 1);
+        if (!Object.hasOwn(parameters, parameter) || !isRead(parameter)) continue;
+        const value = parse(parameters[parameter], text);
+        if (value !== undefined) given[parameter] = value;
+      }
+      return given;
+    };
+    const parts = read({}, (parameter) => ["commit", "cache"].includes(parameter));
+    return { policy, given: read(parts, () => true) };
   };
   return {
     prompt: query.get("prompt"),

@@ -26,7 +26,12 @@ export function actionLabel({ action, change, refresh }) {
 /** The sentence under the canvas: why the policy did what it did, and what was written. */
 export function narrate(step) {
   const { length } = step.committed;
-  return [step.why, length ? `${count(length, "token")} committed.` : ""].filter(Boolean).join(" ");
+  const taken = step.written.filter(([, text]) => text === null).length;
+  const done = [
+    length && `${count(length, "token")} committed`,
+    taken && `${number(taken)} taken back`,
+  ].filter(Boolean);
+  return [step.why, done.length ? `${done.join(", ")}.` : ""].filter(Boolean).join(" ");
 }
 
 /** How a run ended, in a word or two. */
