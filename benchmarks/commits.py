@@ -22,11 +22,11 @@ from rho_eos import LLM, DecodeParams
 #: The settings of each rule, from the boldest to the most careful.
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "threshold": [{"threshold": tau} for tau in (0.9,)],
-    "quota": [{"steps_per_block": steps} for steps in (4, 8, 16, 32)],
     "factor": [{"factor": factor} for factor in (1.3, 1.0, 0.7, 0.4)],
     "entropy-bound": [{"gamma": gamma} for gamma in (1.0, 0.3, 0.1, 0.03)],
     "klass": [{"threshold": tau} for tau in (0.6, 0.9)],
     "wino": [{"draft": draft} for draft in (0.6, 0.75, 0.9)],
+    "quota": [{"steps_per_block": steps} for steps in (4, 8, 16, 32)],
 }
 CHOOSING = 25  # problems a task, behind those that are reported
 LESS = 0.01  # accuracy that a setting may lose against the τ rule at 0.9
