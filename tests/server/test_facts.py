@@ -114,7 +114,7 @@ def test_the_playground_learns_what_it_needs(server: Process) -> None:
 def test_the_schema_of_all_policies_is_published(server: Process) -> None:
     published = get(server, "/v1/rho_eos/schema").json()
     assert published == json.loads(json.dumps(schema()))
-    assert published["policies"]["fixed"]["parameters"]["steps"]["optional"]
+    assert published["axes"]["commit"]["quota"]["parameters"]["steps"]["optional"]
     bodies = get(server, "/openapi.json").json()["components"]["schemas"]
     for body in ("ChatRequest", "CompletionRequest"):
         fields = bodies[body]["properties"]

@@ -32,7 +32,7 @@ def test_it_is_described_like_ours(plugin_server: Process) -> None:
         assert fields["endurance"]["anyOf"][0] == {"type": "integer", "minimum": 2, "maximum": 1000}
         assert fields["endurance"]["default"] == 3
         assert fields["mood"]["anyOf"][0]["enum"] == ["calm", "grim"]
-    policies = get(plugin_server, "/v1/rho_eos/schema")["policies"]
+    policies = get(plugin_server, "/v1/rho_eos/schema")["axes"]["policy"]
     assert next(iter(policies)) == "rho-eos"
     assert policies["doubter"]["summary"] == "Takes back what it wrote now and then."
     endurance = policies["doubter"]["parameters"]["endurance"]

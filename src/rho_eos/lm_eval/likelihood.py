@@ -109,7 +109,7 @@ def _one_token_a_step(length: int, cfg_scale: float) -> dict[str, Any]:
         "policy": "fixed",
         "initial_length": length,
         "max_new_tokens": length,
-        "steps": length,
+        "commit": "quota",
         "block_length": None,
         "early_stop": False,
         "cfg_scale": cfg_scale,
