@@ -111,7 +111,7 @@ def test_a_body_must_be_declared_as_json(http: httpx.Client) -> None:
         ({"early_stop": 1}, "early_stop"),
         ({"stop": {"a": 1}}, "stop"),
         ({"block_length": 0}, "block_length"),
-        ({"steps": 5}, "steps"),
+        ({"commit": "threshold", "steps": 5}, "steps"),
         ({"stream": "yes"}, "stream"),
         ({"stream_mode": "dream"}, "stream_mode"),
         ({"stream_mode": "denoise"}, "stream_mode"),
@@ -144,7 +144,7 @@ def test_a_bad_field_is_named(http: httpx.Client, fields: dict[str, Any], named:
     ("fields", "param"),
     [
         ({"policy": "fixed", "rho_low": 0.1}, "rho_low"),
-        ({"steps": 4}, "steps"),
+        ({"commit": "threshold", "steps": 4}, "steps"),
         ({"temperature": "hot"}, "temperature"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_completion_tokens": 1.5, "max_tokens": None}, "max_tokens"),

@@ -69,7 +69,10 @@ def test_it_runs_with_its_own_parameters(plugin_server: Process) -> None:
 
 def test_its_parameters_are_its_own_and_checked(plugin_server: Process) -> None:
     for fields, message in (
-        ({"endurance": 5}, "policy rho-eos has no parameter 'endurance'; it is one of doubter"),
+        (
+            {"endurance": 5},
+            "policy rho-eos has no parameter 'endurance'; it is one of policy doubter",
+        ),
         ({"policy": "doubter", "endurance": 1}, "endurance is 1, but takes an integer"),
     ):
         answer = post(plugin_server, **fields)

@@ -48,7 +48,7 @@ class Replica:
 async def metrics_of_all() -> bytes:
     """For `/metrics`, whichever replica is asked: what all of them measure."""
     from rho_eos.server.errors import ApiError
-    from rho_eos.server.metrics import Replicas
+    from rho_eos.server.metrics import render_replicas
 
     asked = serve.get_deployment_handle(DEPLOYMENT, APPLICATION).broadcast("measurements")
     try:
@@ -56,7 +56,7 @@ async def metrics_of_all() -> bytes:
     except TimeoutError as error:
         raise ApiError(503, "a replica did not tell its metrics", "unavailable") from error
     # One that has just died has none; Ray is starting another.
-    return Replicas(dict(each for each in found if not isinstance(each, BaseException))).render()
+    return render_replicas(dict(each for each in found if not isinstance(each, BaseException)))
 
 
 def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: int) -> Any:
@@ -76,7 +76,7 @@ def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: i
         llm = LLM(**dict(engine))
         llm.warm_up()
         service = Service(llm, config)
-        service.gather_metrics = metrics_of_all
+        service.render_metrics = metrics_of_all
         spare_the_collector()
         return create_app(service)
 
