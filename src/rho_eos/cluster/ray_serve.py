@@ -103,7 +103,8 @@ def serve_on_ray(engine_options: dict[str, Any], config: ServerConfig, replicas:
         start_cluster(replicas)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    port = config.port or _free_port(config.host)
+    with socket.create_server((config.host, 0)) as free:  # Ray must be told a port
+        port = config.port or free.getsockname()[1]
     try:
         serve.start(proxy_location="HeadOnly", http_options={"host": config.host, "port": port})
         serve.run(deployment(engine_options, config, replicas), name=APPLICATION)
@@ -119,8 +120,3 @@ def _wants_gpu(device: str) -> bool:
     import torch
 
     return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-
-
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as listener:
-        return int(listener.getsockname()[1])

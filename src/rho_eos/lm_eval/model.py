@@ -56,13 +56,11 @@ class RhoEosLM(TemplateLM):
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         texts: dict[int, str] = {}
         ready = self._requests(requests)  # all are checked before any of them runs
-        bar = tqdm(total=len(requests), desc="generating", disable=disable_tqdm)
-        for output in decode_all(self.llm.engine, iter(ready)):
+        outputs = decode_all(self.llm.engine, iter(ready))
+        for output in tqdm(outputs, "generating", len(requests), disable=disable_tqdm):
             number = int(output.id)
             texts[number] = output.text
             self.cache_hook.add_partial("generate_until", requests[number].args, output.text)
-            bar.update()
-        bar.close()
         return [texts[number] for number in range(len(requests))]
 
     def _requests(self, requests: list[Instance]) -> list[Request]:
