@@ -21,7 +21,7 @@ from tests.evals.command import Command
 PROMPTS = 12
 ROOT = Path(__file__).parents[2]
 # 64 forwards each, so that a kill after the first lines comes in the middle of others.
-DECODING = ("--policy", "fixed", "--initial-length", "192", "--commit", "quota", "--steps", "64")
+DECODING = ("--policy", "fixed", "--initial-length", "192", "--steps", "64", "--max-rows", "2")
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

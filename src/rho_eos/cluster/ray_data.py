@@ -14,10 +14,10 @@ import os
 import pickle
 import socket
 import threading
-from collections.abc import Coroutine, Generator, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import ray
@@ -43,7 +43,6 @@ RETRIES = 5  # of a request whose actor died: one that kills its machine must no
 REACH_SECONDS = 5.0
 
 Block = dict[str, np.ndarray]
-T = TypeVar("T")
 
 
 class EngineActor:
@@ -58,19 +57,13 @@ class EngineActor:
         self._engine = AsyncEngine(llm.engine, max_waiting=2**31)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        self._in_loop(self._start())
+        self._loop.call_soon_threadsafe(self._engine.start)
 
     def __call__(self, block: Block) -> Block:
         requests: list[Request] = [pickle.loads(item) for item in block["request"]]
         begun = ray.get(self._attempts.begin.remote([request.id for request in requests]))
-        outputs = self._in_loop(self._decode(requests, begun))
-        return {"output": np.array([pickle.dumps(each) for each in outputs], object)}
-
-    def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    async def _start(self) -> None:
-        self._engine.start()
+        decoding = asyncio.run_coroutine_threadsafe(self._decode(requests, begun), self._loop)
+        return {"output": np.array([pickle.dumps(each) for each in decoding.result()], object)}
 
     async def _decode(self, requests: list[Request], begun: list[int]) -> list[Output]:
         return await asyncio.gather(*map(self._decode_one, requests, begun))

@@ -33,6 +33,7 @@ class LikelihoodParams(Settings):
 class ModelArgs(NamedTuple):
     engine: dict[str, Any]
     decode: dict[str, Any]  # defaults of every request
+    params: DecodeParams  # the same, checked
     likelihood: LikelihoodParams
 
 
@@ -52,10 +53,8 @@ def read_model_args(given: Mapping[str, Any]) -> ModelArgs:
         names = ", ".join(sorted(known - {"model"}))
         raise UserError(f"unknown model argument {name!r}; known are pretrained, {names}")
     decode = among(parameters())
-    DecodeParams.from_mapping(decode)
-    return ModelArgs(
-        engine, decode, LikelihoodParams.from_mapping(among(LikelihoodParams.model_fields))
-    )
+    likelihood = LikelihoodParams.from_mapping(among(LikelihoodParams.model_fields))
+    return ModelArgs(engine, decode, DecodeParams.from_mapping(decode), likelihood)
 
 
 def engine_limits(batch_size: Any, device: str | None) -> dict[str, Any]:

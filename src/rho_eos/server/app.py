@@ -3,8 +3,6 @@
 RequestLog → HostCheck → (CORS) → KeyCheck → BodyLimit → endpoint → Service → AsyncEngine
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +44,11 @@ class ErrorAnswer(BaseModel):
 
 def create_app(service: Service) -> FastAPI:
     """The whole server. Its lifespan starts the engine's worker and drains it at the end."""
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with service.running():
-            yield
-
     config = service.config
     app = FastAPI(
         title="rho-eos",
         version=__version__,
-        lifespan=lifespan,
+        lifespan=lambda _: service.running(),
         # Its page loads scripts from elsewhere, so it is there only on request.
         docs_url=DOCS if config.docs else None,
         redoc_url=None,

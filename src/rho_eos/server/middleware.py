@@ -166,23 +166,17 @@ class BodyLimit:
             return
         try:
             _check_one_length(Headers(scope=scope))
-            if scope["method"] in ("GET", "HEAD", "OPTIONS"):
-                await self.app(scope, receive, send)
-                return
-            body = await self._read(receive)
+            reads = scope["method"] not in ("GET", "HEAD", "OPTIONS")
+            body = await self._read(receive) if reads else b""
         except ApiError as error:
             await error.response()(scope, receive, send)
             return
         if body is None:
             return  # the client left while it was sending
-        replayed = False
+        whole = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def receive_again() -> Message:
-            nonlocal replayed
-            if replayed:
-                return await receive()
-            replayed = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            return next(whole, None) or await receive()
 
         await self.app(scope, receive_again, send)
 

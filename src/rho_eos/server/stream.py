@@ -47,8 +47,7 @@ class EventStream(Response):
                         await self.generation.in_time(begin)
                         begun = True
                     await self.generation.in_time(_send_part(send, _encode(event)))
-            done = _send_part(send, b"data: [DONE]\n\n", more=False)
-            await self.generation.in_time(done)
+            await self.generation.in_time(_send_part(send, b"data: [DONE]\n\n", more=False))
         except EngineError as error:
             answer = as_api_error(error)
             # Who does not read gets no word of it: the connection ends.
