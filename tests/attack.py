@@ -27,7 +27,6 @@ AREAS: dict[str, tuple[str, ...]] = {
         "server/test_connections.py",
         "server/test_faults.py",
         "server/test_fuzz.py",
-        "server/test_hosts.py",
         "server/test_load.py",
         "server/test_security.py",
         "server/test_shutdown.py",

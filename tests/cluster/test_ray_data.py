@@ -110,7 +110,7 @@ def test_eval_on_ray_continues_what_was_begun_without(tmp_path: Path, command: C
 
 
 def test_a_request_that_kills_its_actor_again_and_again_is_given_up(cluster: str) -> None:
-    from rho_eos.cluster.attempts import Attempts
+    from rho_eos.cluster import Attempts
     from rho_eos.cluster.ray_data import RETRIES, EngineActor
     from tests.requests import request as request_for
 

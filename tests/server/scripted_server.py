@@ -57,7 +57,7 @@ class BytePreparer:
         if "messages" in prompt:
             text = "\n".join(message["content"] for message in prompt["messages"])
         else:
-            text = prompt["prompt"]
+            text = prompt
         samples = seeded(decide(ask, SPECIAL), ask.n)
         return [request_for(ask.id, encode(text), params) for params in samples]
 

@@ -142,7 +142,13 @@ def test_no_file_is_destroyed(batch: Batch) -> None:
 
 
 def test_interrupted_for_real_the_same_command_continues(batch: Batch, tmp_path: Path) -> None:
-    slow = {"initial_length": 64, "max_tokens": 64, "policy": "fixed", "steps": 64}
+    slow = {
+        "initial_length": 64,
+        "max_tokens": 64,
+        "policy": "fixed",
+        "commit": "quota",
+        "steps": 64,
+    }
     batch.ask(*(request(f"r{number}", **slow) for number in range(16)))
     words = ["-m", "rho_eos", "batch", "-m", batch.model, "--max-rows", "2"]
     words += ["-i", batch.source, "-o", batch.target, "--served-model-name", "random"]

@@ -114,13 +114,14 @@ def test_the_playground_learns_what_it_needs(server: Process) -> None:
 def test_the_schema_of_all_policies_is_published(server: Process) -> None:
     published = get(server, "/v1/rho_eos/schema").json()
     assert published == json.loads(json.dumps(schema()))
-    assert published["policies"]["fixed"]["parameters"]["steps"]["optional"]
+    assert published["axes"]["commit"]["quota"]["parameters"]["steps"]["optional"]
     bodies = get(server, "/openapi.json").json()["components"]["schemas"]
     for body in ("ChatRequest", "CompletionRequest"):
         fields = bodies[body]["properties"]
         assert set(parameters()) - set(fields) == {"max_new_tokens", "trace"}
         assert fields["policy"]["anyOf"][0]["enum"] == list(policies())
-        assert fields["threshold"]["default"] == 0.9
+        assert "default" not in fields["threshold"]  # the rules have different ones
+        assert fields["temperature"]["default"] == 0
         assert fields["threshold"]["description"] == parameters()["threshold"].help
 
 

@@ -149,7 +149,7 @@ WAYS: list[dict[str, Any]] = [
     {"temperature": 3.0},
     {"policy": "fixed"},
     {"policy": "fixed", "initial_length": 3, "temperature": 3.0},
-    {"policy": "fixed", "initial_length": 5, "steps": 1, "temperature": 9.0},
+    {"policy": "fixed", "initial_length": 5, "commit": "quota", "steps": 1, "temperature": 9.0},
     {"policy": "cal", "evidence": "confidence", "max_tokens": 200},
     {"cache": "window"},
     {"cfg_scale": 1.0, "n": 2},
@@ -237,7 +237,7 @@ def test_what_the_model_wants_is_what_it_gets(llm: LLM, steps: int | None) -> No
             "mood": "very bad",
         }
     else:  # everything at once: what was not decided yet is anything, but valid
-        filled(llm, schema, *texts, steps=1)
+        filled(llm, schema, *texts, commit="quota", steps=1)
 
 
 def test_a_short_number_in_a_long_gap_and_one_that_is_none(llm: LLM) -> None:

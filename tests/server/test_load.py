@@ -19,7 +19,7 @@ def chat(content: str, **fields: Any) -> dict[str, Any]:
     return {"model": MODEL, "messages": [{"role": "user", "content": content}], **fields}
 
 
-SMALL = chat("hi", max_tokens=8, policy="fixed", steps=2)
+SMALL = chat("hi", max_tokens=8, policy="fixed", commit="quota", steps=2)
 
 
 def ask(server: Process, body: dict[str, Any], timeout: float = 120) -> httpx.Response:

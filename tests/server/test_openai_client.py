@@ -79,7 +79,7 @@ def test_a_stream_ends_with_the_usage_if_asked(client: openai.OpenAI) -> None:
 def test_policies_are_chosen_per_request(client: openai.OpenAI, llm: LLM) -> None:
     for params in (
         {"policy": "fixed", "initial_length": 24, "early_stop": False},
-        {"policy": "fixed", "initial_length": 24, "steps": 6},
+        {"policy": "fixed", "initial_length": 24, "commit": "quota", "steps": 6},
         {"policy": "daedal", "threshold": 0.5},
         {"preset": "sym", "rho_low": 0.1, "block_length": None, "expansion": "constant"},
     ):

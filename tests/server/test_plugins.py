@@ -32,7 +32,7 @@ def test_it_is_described_like_ours(plugin_server: Process) -> None:
         assert fields["endurance"]["anyOf"][0] == {"type": "integer", "minimum": 2, "maximum": 1000}
         assert fields["endurance"]["default"] == 3
         assert fields["mood"]["anyOf"][0]["enum"] == ["calm", "grim"]
-    policies = get(plugin_server, "/v1/rho_eos/schema")["policies"]
+    policies = get(plugin_server, "/v1/rho_eos/schema")["axes"]["policy"]
     assert next(iter(policies)) == "rho-eos"
     assert policies["doubter"]["summary"] == "Takes back what it wrote now and then."
     endurance = policies["doubter"]["parameters"]["endurance"]
@@ -69,7 +69,10 @@ def test_it_runs_with_its_own_parameters(plugin_server: Process) -> None:
 
 def test_its_parameters_are_its_own_and_checked(plugin_server: Process) -> None:
     for fields, message in (
-        ({"endurance": 5}, "policy rho-eos has no parameter 'endurance'; it is one of doubter"),
+        (
+            {"endurance": 5},
+            "policy rho-eos has no parameter 'endurance'; it is one of policy doubter",
+        ),
         ({"policy": "doubter", "endurance": 1}, "endurance is 1, but takes an integer"),
     ):
         answer = post(plugin_server, **fields)

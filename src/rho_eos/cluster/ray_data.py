@@ -26,8 +26,7 @@ import ray.data
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.base.plugins import absolute
-from rho_eos.cluster import start_cluster
-from rho_eos.cluster.attempts import Attempts
+from rho_eos.cluster import Attempts, start_cluster
 from rho_eos.config import EngineConfig
 from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.errors import RequestFailedError
@@ -57,7 +56,7 @@ class EngineActor:
         self._engine = AsyncEngine(llm.engine, max_waiting=2**31)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._engine.start)
 
     def __call__(self, block: Block) -> Block:
         requests: list[Request] = [pickle.loads(item) for item in block["request"]]
@@ -65,14 +64,11 @@ class EngineActor:
         decoding = asyncio.run_coroutine_threadsafe(self._decode(requests, begun), self._loop)
         return {"output": np.array([pickle.dumps(each) for each in decoding.result()], object)}
 
-    async def _start(self) -> None:
-        self._engine.start()
-
     async def _decode(self, requests: list[Request], begun: list[int]) -> list[Output]:
         return await asyncio.gather(*map(self._decode_one, requests, begun))
 
     async def _decode_one(self, request: Request, attempt: int) -> Output:
-        """Each for itself, so that one that fails takes no other with it."""
+        """Decode a request by itself, so that one that fails takes no other with it."""
         if attempt > RETRIES + 1:
             reason = f"the actor died {attempt - 1} times while it was decoded"
             return Output(request.id, "", FinishReason.ERROR, error=reason)
@@ -103,6 +99,8 @@ class Pool:
         if not items:
             return
         rows = EngineConfig.from_mapping(self.engine_options).max_rows
+        # The counter's process needs no core of its own.
+        counting = ray.remote(Attempts).options(num_cpus=0, max_restarts=-1, max_task_retries=-1)
         blocks = ray.data.from_items(items, override_num_blocks=min(len(items), MOST_BLOCKS))
         answered = blocks.map_batches(
             EngineActor,
@@ -114,7 +112,7 @@ class Pool:
                 max_concurrent_calls_per_actor=rows,
                 enable_true_multi_threading=True,
             ),
-            fn_constructor_args=(self.engine_options, _start_counting()),
+            fn_constructor_args=(self.engine_options, counting.remote()),
             num_cpus=1,
             num_gpus=self.gpus,
         )
@@ -123,11 +121,6 @@ class Pool:
         ):
             for item in block["output"]:
                 yield pickle.loads(item)
-
-
-def _start_counting() -> Any:
-    """`Attempts` beside the driver's work: a process that needs no core of its own."""
-    return ray.remote(Attempts).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
 
 
 def open_pool(address: str, actors: int | None, engine_options: dict[str, Any]) -> Pool:
@@ -142,7 +135,9 @@ def open_pool(address: str, actors: int | None, engine_options: dict[str, Any]) 
         _check_reachable(address)
     if not ray.is_initialized():
         _connect(address, actors or 1)
-    _be_quiet()
+    # The commands show progress in samples; Ray's own is in blocks.
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
     device = options.get("device", "auto")
     gpus = int(ray.cluster_resources().get("GPU", 0)) if device.startswith(("auto", "cuda")) else 0
     if device.startswith("cuda") and not gpus:
@@ -152,8 +147,8 @@ def open_pool(address: str, actors: int | None, engine_options: dict[str, Any]) 
 
 
 def _same_everywhere(engine_options: dict[str, Any]) -> dict[str, Any]:
-    """What this machine would run: elsewhere `auto` could mean another precision, and a branch of a
-    Hub model, by then, another commit."""
+    """The options with what this machine would run. Elsewhere `auto` could mean another precision,
+    and a branch of a Hub model another commit by then."""
     config = EngineConfig.from_mapping(engine_options)
     folder = Path(config.model).expanduser()
     model = str(folder.absolute()) if folder.is_dir() else config.model
@@ -193,9 +188,3 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), REACH_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise UserError(f"no Ray cluster answers at {address}: {error}") from error
-
-
-def _be_quiet() -> None:
-    """Progress is shown by the commands, in samples; Ray's own is in blocks."""
-    ray.data.DataContext.get_current().enable_progress_bars = False
-    logging.getLogger("ray.data").setLevel(logging.WARNING)

@@ -48,7 +48,7 @@ class Replica:
 async def metrics_of_all() -> bytes:
     """For `/metrics`, whichever replica is asked: what all of them measure."""
     from rho_eos.server.errors import ApiError
-    from rho_eos.server.metrics import Replicas
+    from rho_eos.server.metrics import render_replicas
 
     asked = serve.get_deployment_handle(DEPLOYMENT, APPLICATION).broadcast("measurements")
     try:
@@ -56,7 +56,7 @@ async def metrics_of_all() -> bytes:
     except TimeoutError as error:
         raise ApiError(503, "a replica did not tell its metrics", "unavailable") from error
     # One that has just died has none; Ray is starting another.
-    return Replicas(dict(each for each in found if not isinstance(each, BaseException))).render()
+    return render_replicas(dict(each for each in found if not isinstance(each, BaseException)))
 
 
 def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: int) -> Any:
@@ -76,7 +76,7 @@ def deployment(engine_options: dict[str, Any], config: ServerConfig, replicas: i
         llm = LLM(**dict(engine))
         llm.warm_up()
         service = Service(llm, config)
-        service.gather_metrics = metrics_of_all
+        service.render_metrics = metrics_of_all
         spare_the_collector()
         return create_app(service)
 
@@ -103,7 +103,8 @@ def serve_on_ray(engine_options: dict[str, Any], config: ServerConfig, replicas:
         start_cluster(replicas)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    port = config.port or _free_port(config.host)
+    with socket.create_server((config.host, 0)) as free:  # Ray must be told a port
+        port = config.port or free.getsockname()[1]
     try:
         serve.start(proxy_location="HeadOnly", http_options={"host": config.host, "port": port})
         serve.run(deployment(engine_options, config, replicas), name=APPLICATION)
@@ -119,8 +120,3 @@ def _wants_gpu(device: str) -> bool:
     import torch
 
     return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-
-
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -1,9 +1,8 @@
 """lm-eval's names for things, in ours: `model_args` and `gen_kwargs` to checked settings."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
@@ -31,10 +30,10 @@ class LikelihoodParams(Settings):
     check_greedy: bool = setting(True, "also find out whether greedy decoding gives the answer")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelArgs:
+class ModelArgs(NamedTuple):
     engine: dict[str, Any]
     decode: dict[str, Any]  # defaults of every request
+    params: DecodeParams  # the same, checked
     likelihood: LikelihoodParams
 
 
@@ -42,21 +41,20 @@ def read_model_args(given: Mapping[str, Any]) -> ModelArgs:
     """Sort `model_args` by what they configure; an unknown one is an error that names them all."""
     given = dict(given)
     given["model"] = given.pop("pretrained", given.get("model", "tiny"))
-    engine_names = set(EngineConfig.model_fields) - {"defaults"}  # those stand beside them here
-    engine = {key: value for key, value in given.items() if key in engine_names}
+
+    def among(names: Iterable[str]) -> dict[str, Any]:
+        return {name: given[name] for name in names if name in given}
+
+    engine_names = EngineConfig.model_fields.keys() - {"defaults"}  # those stand beside them here
+    engine = among(engine_names)
     load_plugins(EngineConfig.from_mapping(engine).plugin)  # they bring policies, and parameters
-    names = (engine_names, set(parameters()), set(LikelihoodParams.model_fields))
-    for key in given:
-        if not any(key in known for known in names):
-            known = sorted(set().union(*names) - {"model"})
-            raise UserError(
-                f"unknown model argument {key!r}; known are pretrained, {', '.join(known)}"
-            )
-    _, decode, likelihood = (
-        {key: value for key, value in given.items() if key in known} for known in names
-    )
-    DecodeParams.from_mapping(decode)
-    return ModelArgs(engine, decode, LikelihoodParams.from_mapping(likelihood))
+    known = {*engine_names, *parameters(), *LikelihoodParams.model_fields}
+    for name in given.keys() - known:
+        names = ", ".join(sorted(known - {"model"}))
+        raise UserError(f"unknown model argument {name!r}; known are pretrained, {names}")
+    decode = among(parameters())
+    likelihood = LikelihoodParams.from_mapping(among(LikelihoodParams.model_fields))
+    return ModelArgs(engine, decode, DecodeParams.from_mapping(decode), likelihood)
 
 
 def engine_limits(batch_size: Any, device: str | None) -> dict[str, Any]:
@@ -85,10 +83,12 @@ def decode_params(
 ) -> dict[str, Any]:
     """What one request asks for: what the task and `--gen_kwargs` say beats `defaults`."""
     given = dict(gen_kwargs)
-    own: dict[str, Any] = {"stop": _stop_strings(given)}
-    most = [given.pop(name) for name in MOST_TOKENS if name in given]
-    if most:
-        own["max_new_tokens"] = most[0]
+    stops = [given.pop(name, None) or [] for name in ("until", "stop")]
+    listed = [[each] if isinstance(each, str) else each for each in stops]
+    own: dict[str, Any] = {"stop": [stop for each in listed for stop in each if stop]}
+    limits = [given.pop(name) for name in MOST_TOKENS if name in given]
+    if limits:
+        own["max_new_tokens"] = limits[0]
     do_sample = given.pop("do_sample", None)
     if do_sample is False:
         own["temperature"] = 0.0
@@ -98,22 +98,9 @@ def decode_params(
         params["temperature"] = 1.0
     if not params.get("temperature"):
         params = {key: value for key, value in params.items() if key not in SAMPLING_ONLY}
-    if "initial_length" not in given:
-        _fit_initial_length(params)
+    most, first = params.get("max_new_tokens"), params.get("initial_length")
+    if "initial_length" not in given and isinstance(most, int) and isinstance(first, int):
+        # A task's short limit means a short answer, not that the usual canvas is a mistake.
+        params["initial_length"] = min(most, first)
     params["seed"] = params.get("seed", 0) + repeat
     return params
-
-
-def _stop_strings(given: dict[str, Any]) -> list[str]:
-    stops: list[str] = []
-    for name in ("until", "stop"):
-        value = given.pop(name, None) or []
-        stops += [value] if isinstance(value, str) else value
-    return [stop for stop in stops if stop]
-
-
-def _fit_initial_length(params: dict[str, Any]) -> None:
-    """A task's short limit means a short answer, not that the usual canvas is a mistake."""
-    most, first = params.get("max_new_tokens"), params.get("initial_length")
-    if isinstance(most, int) and isinstance(first, int) and most < first:
-        params["initial_length"] = most

@@ -13,14 +13,13 @@ whatever it shares a forward with, and choices of equal length are judged on the
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from rho_eos.engine.scoring import Masked, score
 from rho_eos.files.jobs import decode_all
 from rho_eos.llm import LLM
-from rho_eos.text.ask import Ask
+from rho_eos.text.ask import Ask, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +63,18 @@ def greedy_answers(
 ) -> Iterator[tuple[int, bool]]:
     """By pair number: whether committing the surest token each step gives just the answer.
 
-    As LLaDA's evaluation asks: fixed-length decoding on a canvas of the answer's length, no blocks.
+    As in LLaDA's evaluation: one token in each step, a canvas of the answer's length, no blocks.
     """
-    asks = (
-        Ask(pair.prompt, _one_token_a_step(len(pair.answer), cfg_scale), id=str(number))
-        for number, pair in enumerate(pairs)
-        if pair.answer
-    )
-    requests = (request for ask in asks for request in llm.preparer.prepare(ask))
-    for output in decode_all(llm.engine, requests):
+
+    def requests() -> Iterator[Request]:
+        how = {"policy": "fixed", "commit": "quota", "block_length": None, "early_stop": False}
+        for number, pair in enumerate(pairs):
+            if length := len(pair.answer):
+                lengths = {"initial_length": length, "max_new_tokens": length}
+                params = {**how, **lengths, "cfg_scale": cfg_scale}
+                yield from llm.preparer.prepare(Ask(pair.prompt, params, id=str(number)))
+
+    for output in decode_all(llm.engine, requests()):
         number = int(output.id)
         yield number, output.canvas_token_ids == pairs[number].answer
 
@@ -102,18 +104,6 @@ def _draws(pairs: Sequence[Pair], mc_num: int, seed: int, cfg_scale: float) -> I
         for mask, drawn in zip(masks, times, strict=True):
             share = drawn / mc_num * length / mask.sum()
             yield _Draw(number, Masked(prompt, answer, mask, cfg_scale), float(share))
-
-
-def _one_token_a_step(length: int, cfg_scale: float) -> dict[str, Any]:
-    return {
-        "policy": "fixed",
-        "initial_length": length,
-        "max_new_tokens": length,
-        "steps": length,
-        "block_length": None,
-        "early_stop": False,
-        "cfg_scale": cfg_scale,
-    }
 
 
 def _batches(llm: LLM, draws: Iterator[_Draw]) -> Iterator[list[_Draw]]:

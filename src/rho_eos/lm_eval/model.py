@@ -19,7 +19,6 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
 from rho_eos.base.errors import UserError
-from rho_eos.decoding.params import DecodeParams
 from rho_eos.evals.runs.provenance import model_identity
 from rho_eos.files.jobs import decode_all
 from rho_eos.lm_eval.arguments import decode_params, engine_limits, read_model_args
@@ -44,6 +43,7 @@ class RhoEosLM(TemplateLM):
         super().__init__()
         args = read_model_args(model_args)
         self.defaults = args.decode
+        self.params = args.params
         self.likelihood = args.likelihood
         self.llm = load(engine_limits(batch_size, device) | args.engine)
         if self.llm.tokenizer is None:
@@ -56,13 +56,11 @@ class RhoEosLM(TemplateLM):
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         texts: dict[int, str] = {}
         ready = self._requests(requests)  # all are checked before any of them runs
-        bar = tqdm(total=len(requests), desc="generating", disable=disable_tqdm)
-        for output in decode_all(self.llm.engine, iter(ready)):
+        outputs = decode_all(self.llm.engine, iter(ready))
+        for output in tqdm(outputs, "generating", len(requests), disable=disable_tqdm):
             number = int(output.id)
             texts[number] = output.text
             self.cache_hook.add_partial("generate_until", requests[number].args, output.text)
-            bar.update()
-        bar.close()
         return [texts[number] for number in range(len(requests))]
 
     def _requests(self, requests: list[Instance]) -> list[Request]:
@@ -128,27 +126,22 @@ class RhoEosLM(TemplateLM):
         return Pair(context[len(answer) - self.max_length :], answer)
 
     def _estimates(self, pairs: list[Pair], disable_tqdm: bool) -> Iterator[float]:
-        params = DecodeParams.from_mapping(self.defaults)
         estimates = log_likelihoods(
-            self.llm, pairs, self.likelihood.mc_num, params.seed, params.cfg_scale
+            self.llm, pairs, self.likelihood.mc_num, self.params.seed, self.params.cfg_scale
         )
         return iter(tqdm(estimates, "likelihood", len(pairs), disable=disable_tqdm))
 
     def _greedy(self, pairs: list[Pair], disable_tqdm: bool) -> list[bool]:
         if not self.likelihood.check_greedy:
             return [False] * len(pairs)
-        scale = DecodeParams.from_mapping(self.defaults).cfg_scale
-        answers = greedy_answers(self.llm, pairs, scale)
+        answers = greedy_answers(self.llm, pairs, self.params.cfg_scale)
         found = dict(tqdm(answers, "greedy check", len(pairs), disable=disable_tqdm))
         return [found.get(number, True) for number in range(len(pairs))]
 
     # ── texts ────────────────────────────────────────────────────────────────────────────────
 
     def tok_encode(
-        self,
-        string: str,
-        add_special_tokens: bool | None = None,
-        **_: Any,
+        self, string: str, add_special_tokens: bool | None = None, **_: Any
     ) -> list[int]:
         """A rendered chat brings its own first token; a plain text gets what the tokenizer adds."""
         if add_special_tokens is None:

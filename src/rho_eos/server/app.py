@@ -1,10 +1,8 @@
 """The endpoints. Each reads a checked request, puts it in flight and lays out what comes back.
 
-RequestLog → HostCheck → (CORS) → KeyMiddleware → BodyLimit → endpoint → Service → AsyncEngine
+RequestLog → HostCheck → (CORS) → KeyCheck → BodyLimit → endpoint → Service → AsyncEngine
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +18,13 @@ from rho_eos import __version__
 from rho_eos.decoding.schema import schema
 from rho_eos.engine.request import Detail
 from rho_eos.server import errors
-from rho_eos.server.auth import OPEN_PATHS, KeyMiddleware
-from rho_eos.server.denoise import TokenTexts, denoise_events
-from rho_eos.server.middleware import DOCS, BodyLimit, HostCheck, RequestLog
+from rho_eos.server.denoise import Watcher
+from rho_eos.server.middleware import DOCS, BodyLimit, HostCheck, KeyCheck, RequestLog
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.protocol import AnyRequest, request_models
-from rho_eos.server.responses import ChatShape, CompletionShape, Shape, whole_answer
+from rho_eos.server.responses import CHAT, COMPLETION, Shape, text_events, whole_answer
 from rho_eos.server.service import Service
-from rho_eos.server.stream import EventStream, text_events, unless_disconnected
+from rho_eos.server.stream import EventStream, unless_disconnected
 
 STATIC = Path(__file__).parent / "static"
 
@@ -47,17 +44,11 @@ class ErrorAnswer(BaseModel):
 
 def create_app(service: Service) -> FastAPI:
     """The whole server. Its lifespan starts the engine's worker and drains it at the end."""
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with service.running():
-            yield
-
     config = service.config
     app = FastAPI(
         title="rho-eos",
         version=__version__,
-        lifespan=lifespan,
+        lifespan=lambda _: service.running(),
         # Its page loads scripts from elsewhere, so it is there only on request.
         docs_url=DOCS if config.docs else None,
         redoc_url=None,
@@ -72,8 +63,7 @@ def create_app(service: Service) -> FastAPI:
     app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), name="static")
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, max_bytes=config.max_body_bytes, seconds=config.body_seconds)
-    open_paths = (*OPEN_PATHS, DOCS, "/openapi.json") if config.docs else OPEN_PATHS
-    app.add_middleware(KeyMiddleware, keys=config.keys(), open_paths=open_paths)
+    app.add_middleware(KeyCheck, keys=config.keys(), docs=config.docs)
     if config.cors_origin:
         app.add_middleware(
             CORSMiddleware,
@@ -89,19 +79,17 @@ def create_app(service: Service) -> FastAPI:
 def _add_generation(app: FastAPI, service: Service) -> None:
     chat_request, completion_request = request_models()
     detokenize = service.llm.engine.detokenize
-    texts = TokenTexts(detokenize, service.llm.special.ends)
+    watcher = Watcher(detokenize, service.llm.special.ends)
 
     async def answer(shape: Shape, body: AnyRequest, request: Request) -> Response:
-        if not body.stream:
-            return await _answer_at_once(shape, body, request)
-        if body.stream_mode == "denoise":
+        if body.stream and body.stream_mode == "denoise":
             generation = await service.open(shape.id_prefix, body, Detail.STEPS)
-            return EventStream(generation, denoise_events(generation, texts))
-        generation = await service.open(shape.id_prefix, body, Detail.TEXT)
-        events = text_events(shape, generation, body.include_usage, detokenize)
-        return EventStream(generation, events)
-
-    async def _answer_at_once(shape: Shape, body: AnyRequest, request: Request) -> Response:
+            return EventStream(generation, watcher.events(generation))
+        if body.stream:
+            generation = await service.open(shape.id_prefix, body, Detail.TEXT)
+            include_usage = bool(body.stream_options and body.stream_options.include_usage)
+            events = text_events(shape, generation, include_usage, detokenize)
+            return EventStream(generation, events)
         with await service.open(shape.id_prefix, body, Detail.OUTPUT) as generation:
             if await unless_disconnected(request.receive, generation.finish()) is None:
                 return Response(status_code=499)  # for the log: nobody is there to read it
@@ -110,12 +98,12 @@ def _add_generation(app: FastAPI, service: Service) -> None:
     @app.post("/v1/chat/completions")
     async def chat_completions(body: chat_request, request: Request) -> Response:  # type: ignore[valid-type]
         """The assistant's next turn in a conversation."""
-        return await answer(ChatShape(), body, request)
+        return await answer(CHAT, body, request)
 
     @app.post("/v1/completions")
     async def completions(body: completion_request, request: Request) -> Response:  # type: ignore[valid-type]
         """Text behind a prompt, which is taken as it is."""
-        return await answer(CompletionShape(), body, request)
+        return await answer(COMPLETION, body, request)
 
 
 def _add_facts(app: FastAPI, service: Service) -> None:

@@ -28,7 +28,7 @@ from rho_eos.files.jsonl import Line, ResultFile
 from rho_eos.files.rows import FileRow
 from rho_eos.server.errors import ApiError, as_api_error, bad_request
 from rho_eos.server.protocol import AnyRequest, request_models
-from rho_eos.server.responses import ChatShape, CompletionShape, Shape, whole_answer
+from rho_eos.server.responses import CHAT, COMPLETION, Shape, whole_answer
 from rho_eos.server.service import Service
 
 FIELDS = {"custom_id": "a text", "method": "'POST'", "url": "a text", "body": "a JSON object"}
@@ -46,8 +46,8 @@ class BatchJob(FileJob):
         self.model_hash = model_hash
         chat, completion = request_models()
         self.endpoints: dict[str, tuple[type[AnyRequest], Shape]] = {
-            "/v1/chat/completions": (chat, ChatShape()),
-            "/v1/completions": (completion, CompletionShape()),
+            "/v1/chat/completions": (chat, CHAT),
+            "/v1/completions": (completion, COMPLETION),
         }
 
     def read(self, row: FileRow) -> list[Item]:

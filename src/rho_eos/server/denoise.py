@@ -1,22 +1,19 @@
-"""Every denoising step as an event, for who wants to watch: what was written, L, ρ, and why.
-
-Token ids become texts here, at the edge, each once.
-"""
+"""Every denoising step as an event, for who wants to watch: what was written, L, ρ, and why."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
+from functools import cache
 from typing import Any
 
-from rho_eos.base.outputs import Output
+from rho_eos.base.outputs import StepRecord
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.generation import Generation
-from rho_eos.engine.request import StepEvent
-from rho_eos.server.responses import usage
+from rho_eos.engine.request import Detokenize, StepEvent
+from rho_eos.server.responses import Event, usage
 from rho_eos.views.narration import explain, signal_name
 
 logger = logging.getLogger(__name__)
-Event = dict[str, Any]
 #: What an event tells of a step as its record has it.
 _TOLD = (
     *("step", "length", "masks", "rho", "signal", "action", "change"),
@@ -24,98 +21,77 @@ _TOLD = (
 )
 
 
-class TokenTexts:
-    """What each token looks like. Kept for good: there are no more of them than the vocabulary."""
+class Watcher:
+    """Makes events of the steps of requests; the text of a token is looked up once and kept.
 
-    def __init__(self, detokenize: Callable[[list[int]], str], ends: tuple[int, ...]) -> None:
-        self.ends = ends
-        self._detokenize = detokenize
-        self._texts: dict[int, str] = {}
+    Args:
+        detokenize: Makes the text of token ids.
+        ends: The tokens that end a text.
+    """
 
-    def __getitem__(self, token: int) -> str:
-        return self._texts[token]
+    def __init__(self, detokenize: Detokenize, ends: tuple[int, ...]) -> None:
+        self._ends = ends
+        self._text = cache(lambda token: detokenize([token]))
 
-    def placed(
-        self, tokens: Iterable[tuple[int, int | None]]
-    ) -> list[tuple[int, str | None, bool]]:
-        """(position, text, whether it is an end) of tokens with their positions; None: a MASK."""
+    async def events(self, generation: Generation) -> AsyncIterator[Event]:
+        """For each choice a start, its steps, and how it ended."""
+        async for index, event in generation:
+            # Off the event loop: a tokenizer that encodes a long prompt makes everybody wait.
+            for told in await asyncio.to_thread(self._events_of, generation, index, event):
+                yield {"object": told.pop("object"), "id": generation.id, "index": index, **told}
+
+    def _events_of(self, generation: Generation, index: int, event: StepEvent) -> list[Event]:
+        request, record, output = generation.requests[index], event.record, event.output
+        params, canvas = request.params, request.canvas
+        events: list[Event] = []
+        if record.step == 0:
+            start = {
+                "object": "rho_eos.start",
+                "model": generation.model,
+                "policy": params.policy,
+                "params": params.model_dump(mode="json"),
+                "region": params.region,
+                "signal": signal_name(params),
+                "prompt_tokens": canvas.given_length,
+                "length": canvas.length,
+                "given": self._placed(canvas.between.items()),
+                "note": generation.note,
+            }
+            events.append(start)
+        step = {
+            "object": "rho_eos.step",
+            **{name: getattr(record, name) for name in _TOLD},
+            "committed": [
+                (at, self._text(token), confidence, token in self._ends)
+                for at, token, confidence in record.committed
+            ],
+            "written": self._placed(record.written),
+            "why": _why(params, record),
+            "positions_evaluated": event.positions_evaluated,
+        }
+        events.append(step)
+        if output is not None:
+            done = {
+                "object": "rho_eos.done",
+                "text": output.text,
+                "finish_reason": output.finish_reason.value,
+                "usage": usage(output.usage.prompt_tokens, [output]),
+            }
+            events.append(done)
+        return events
+
+    def _placed(self, tokens: Iterable[tuple[int, int | None]]) -> list[Any]:
+        """Position, text and whether it is an end, of each token; the text of a MASK is None."""
         return [
-            (at, None if token is None else self[token], token in self.ends) for at, token in tokens
+            (at, None if token is None else self._text(token), token in self._ends)
+            for at, token in tokens
         ]
 
-    async def learn(self, tokens: Iterable[int | None]) -> None:
-        """Off the event loop: a tokenizer that encodes a long prompt makes everybody wait."""
-        new = {token for token in tokens if token is not None} - self._texts.keys()
-        if new:
-            self._texts |= await asyncio.to_thread(
-                lambda: {token: self._detokenize([token]) for token in new}
-            )
 
-
-async def denoise_events(generation: Generation, texts: TokenTexts) -> AsyncIterator[Event]:
-    """For each choice a start, its steps, and how it ended."""
-    async for index, event in generation:
-        record = event.record
-        await texts.learn(token for _, token, _ in record.committed)
-        await texts.learn(token for _, token in record.written)
-        if record.step == 0:
-            await texts.learn(generation.requests[index].canvas.between.values())
-            yield _start(generation, index, texts)
-        yield _step(generation, index, event, texts)
-        if event.output is not None:
-            yield _done(generation, index, event.output)
-
-
-def _start(generation: Generation, index: int, texts: TokenTexts) -> Event:
-    request = generation.requests[index]
-    params = request.params
-    return {
-        "object": "rho_eos.start",
-        "id": generation.id,
-        "model": generation.model,
-        "index": index,
-        "policy": params.policy,
-        "params": params.model_dump(mode="json"),
-        "region": params.region,
-        "signal": signal_name(params),
-        "prompt_tokens": request.canvas.given_length,
-        "length": request.canvas.length,
-        "given": texts.placed(request.canvas.between.items()),
-        "note": generation.note,
-    }
-
-
-def _step(generation: Generation, index: int, event: StepEvent, texts: TokenTexts) -> Event:
-    record, params = event.record, generation.requests[index].params
-    return {
-        "object": "rho_eos.step",
-        "id": generation.id,
-        "index": index,
-        **{name: getattr(record, name) for name in _TOLD},
-        "committed": [
-            (at, texts[token], p, token in texts.ends) for at, token, p in record.committed
-        ],
-        "written": texts.placed(record.written),
-        "why": _say(params, lambda: explain(params, record)),
-        "positions_evaluated": event.positions_evaluated,
-    }
-
-
-def _done(generation: Generation, index: int, output: Output) -> Event:
-    return {
-        "object": "rho_eos.done",
-        "id": generation.id,
-        "index": index,
-        "text": output.text,
-        "finish_reason": output.finish_reason.value,
-        "usage": usage(output.usage.prompt_tokens, [output]),
-    }
-
-
-def _say(params: DecodeParams, ask: Callable[[], str]) -> str:
-    """A policy's own words; one that fails to find them does not fail its request."""
+def _why(params: DecodeParams, record: StepRecord) -> str:
+    """A policy's own words. A policy that fails to find them does not fail its request."""
     try:
-        return str(ask())
+        return str(explain(params, record))
     except Exception:
         logger.warning("policy %s cannot explain a step", params.policy, exc_info=True)
         return ""

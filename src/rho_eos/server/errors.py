@@ -1,4 +1,4 @@
-"""Everything that can go wrong with a request, as the error object that OpenAI's clients expect."""
+"""Everything that can go wrong with a request, as the error object that OpenAI's clients read."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -19,11 +19,10 @@ from rho_eos.engine.errors import (
     RequestFailedError,
     UnavailableError,
 )
+from rho_eos.server.fields import NAMES
 
-#: What pydantic adds to the path of a field that takes several types: the one it tried.
+#: Of a field that takes several types, pydantic adds the one that it tried to the field's path.
 _TRIED_TYPE = re.compile(r"str|int|float|bool|none|.*\[.*")
-#: Parameters that have another name in HTTP, where it is OpenAI's.
-_HTTP_NAMES = {"max_new_tokens": "max_tokens"}
 _LONGEST_MESSAGE = 1000
 _ENGINE_STATUS: dict[type[EngineError], tuple[int, str]] = {
     QueueFullError: (429, "queue_full"),
@@ -62,7 +61,7 @@ def bad_request(message: str, param: str | None = None, code: str = "invalid_val
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """What a client is told of an error."""
+    """The answer to a request that ended with this error."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, EngineError):
@@ -70,7 +69,10 @@ def as_api_error(error: Exception) -> ApiError:
         headers = {"Retry-After": "1"} if status in (429, 503) else None
         return ApiError(status, str(error), code, headers=headers)
     if isinstance(error, UserError):
-        return _refused(error)
+        message = str(error).replace("max_new_tokens", "max_tokens")
+        cut = len(message) > _LONGEST_MESSAGE
+        param = {**NAMES, "schema": "response_format"}.get(error.field or "") or error.field
+        return bad_request(message[:_LONGEST_MESSAGE] + "…" if cut else message, param)
     if isinstance(error, RequestValidationError):
         return _invalid(error.errors()[0])
     if isinstance(error, HTTPException):
@@ -82,7 +84,9 @@ def as_api_error(error: Exception) -> ApiError:
 def install(app: FastAPI, refused: Callable[[], None]) -> None:
     """Let every error of every endpoint be answered in the same form.
 
-    `refused` is called for a request that is refused before an endpoint has seen it.
+    Args:
+        app: The app whose errors are answered.
+        refused: Called for a request that is refused before an endpoint has seen it.
     """
 
     async def answer(_: Request, error: Exception) -> JSONResponse:
@@ -94,16 +98,6 @@ def install(app: FastAPI, refused: Callable[[], None]) -> None:
         app.add_exception_handler(kind, answer)
 
 
-def _refused(error: UserError) -> ApiError:
-    """The sentence of a check of ours, and the parameter it is about, by their names in HTTP."""
-    message, param = str(error), error.field
-    for name, own in _HTTP_NAMES.items():
-        message = message.replace(name, own)
-        param = own if param == name else param
-    cut = len(message) > _LONGEST_MESSAGE
-    return bad_request(message[:_LONGEST_MESSAGE] + "…" if cut else message, param)
-
-
 def _invalid(error: dict[str, Any]) -> ApiError:
     """The first complaint of pydantic as a sentence that names the field."""
     kind = error["type"]
@@ -112,20 +106,23 @@ def _invalid(error: dict[str, Any]) -> ApiError:
     path = [str(part) for part in error["loc"][1:]]
     if kind == "extra_forbidden":
         name = _printable(".".join(path))
-        known = [_HTTP_NAMES.get(each, each) for each in parameters()]
-        near = did_you_mean(_HTTP_NAMES.get(name, name), known)
+        known = [NAMES.get(each) or each for each in parameters()]
+        near = did_you_mean(NAMES.get(name) or name, known)
         return bad_request(f"unknown field {name!r}{near}", name, "unknown_field")
     name = _printable(".".join(part for part in path if not _TRIED_TYPE.fullmatch(part)))
-    if kind == "value_error" and not name:
-        return bad_request(_printable(str(error["ctx"]["error"])))
+    message = _printable(error["msg"].removeprefix("Value error, "))
+    if not name and kind == "value_error":
+        return bad_request(message)
     if not name:
         message = "the body takes a JSON object, sent with content-type application/json"
         return bad_request(message, code="invalid_json")
     if kind == "missing":
         return bad_request(f"{name} is missing", name, "missing_field")
-    return bad_request(f"{name}: {_printable(error['msg'].removeprefix('Value error, '))}", name)
+    if kind == "unsupported":
+        return bad_request(f"{name} {message}", name, kind)
+    return bad_request(f"{name}: {message}", name)
 
 
 def _printable(text: str) -> str:
-    """What a client sent may hold half characters, which no JSON answer can carry."""
+    """The beginning of what a client sent, without half characters, which no JSON can carry."""
     return text.encode("utf-8", "replace").decode()[:200]

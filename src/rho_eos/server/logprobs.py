@@ -1,16 +1,15 @@
 """Log-probabilities in the two forms of OpenAI's: what is told of each token of a text.
 
-Tokens get texts here. Joined they are the text: a token that holds a part of a character only has
-the text "", and the one that completes it the whole character.
+Tokens get texts here. Joined they are the text: a token that holds only a part of a character has
+the text "", and the token that completes the character has all of it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rho_eos.base.outputs import Output, TokenLogprob
-
-Detokenize = Callable[[list[int]], str]
+from rho_eos.base.outputs import TokenLogprob
+from rho_eos.engine.request import Detokenize
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +22,8 @@ class Told:
     top: tuple[tuple[str, float], ...]
 
 
-class Telling:
-    """The tokens of one text that grows. `take` hands out each of them once."""
+class Teller:
+    """Gives texts to the tokens of one text that grows. `take` hands out each token once."""
 
     def __init__(self, detokenize: Detokenize) -> None:
         self._detokenize = detokenize
@@ -34,7 +33,13 @@ class Telling:
         self._waiting: list[Told] = []
 
     def take(self, tokens: Sequence[TokenLogprob], length: int, final: bool = False) -> list[Told]:
-        """Of all `tokens` so far, the new ones that begin in the first `length` characters."""
+        """The new tokens that begin in the first `length` characters.
+
+        Args:
+            tokens: All tokens so far, those of earlier calls among them.
+            length: How many characters of the text are final.
+            final: No more tokens will follow.
+        """
         for number, token in enumerate(tokens[len(self._ids) :], start=len(self._ids) + 1):
             text = self._text_of(token.token, last=final and number == len(tokens))
             top = tuple(
@@ -48,8 +53,8 @@ class Telling:
         return taken
 
     def _text_of(self, token: int, last: bool) -> str:
-        """What a token adds to the text. Read with the few before it: a tokenizer may treat the
-        first token of a text in its own way."""
+        """What a token adds to the text. It is read with the few tokens before it, because a
+        tokenizer may treat the first token of a text in its own way."""
         self._ids.append(token)
         before = self._detokenize(self._ids[self._window : self._known])
         now = self._detokenize(self._ids[self._window :])
@@ -59,37 +64,23 @@ class Telling:
         return now[len(before) :]
 
 
-def tell(output: Output, detokenize: Detokenize) -> list[Told] | None:
-    """All of a finished text, if it was asked for."""
-    if output.logprobs is None:
-        return None
-    return Telling(detokenize).take(output.logprobs, len(output.text), final=True)
-
-
 def for_chat(tokens: Sequence[Told]) -> dict[str, Any]:
-    return {
-        "content": [
-            {
-                **_entry(told.text, told.logprob),
-                "top_logprobs": [_entry(text, logprob) for text, logprob in told.top],
-            }
-            for told in tokens
-        ],
-        "refusal": None,
-    }
+    def entry(text: str, logprob: float) -> dict[str, Any]:
+        return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+
+    content = [
+        entry(told.text, told.logprob) | {"top_logprobs": [entry(*other) for other in told.top]}
+        for told in tokens
+    ]
+    return {"content": content, "refusal": None}
 
 
 def for_completion(tokens: Sequence[Told]) -> dict[str, Any]:
+    # Of several tokens that look alike the first is the likeliest, so it is the one that stays.
+    top = [dict(reversed(told.top)) for told in tokens]
     return {
         "tokens": [told.text for told in tokens],
         "token_logprobs": [told.logprob for told in tokens],
-        # The first of several that look alike is the likeliest.
-        "top_logprobs": [dict(reversed(told.top)) for told in tokens]
-        if any(told.top for told in tokens)
-        else None,
+        "top_logprobs": top if any(top) else None,
         "text_offset": [told.offset for told in tokens],
     }
-
-
-def _entry(text: str, logprob: float) -> dict[str, Any]:
-    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}

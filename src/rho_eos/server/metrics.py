@@ -1,6 +1,7 @@
 """Prometheus metrics. One registry per server, so that several can live in a process."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
@@ -15,7 +16,14 @@ _SHARES = tuple(share / 10 for share in range(1, 11))
 
 
 class Metrics:
-    def __init__(self) -> None:
+    """What a server counts and measures.
+
+    Args:
+        engine: The engine whose requests are counted.
+        cache: The keys and values that are kept on the device, where there are any.
+    """
+
+    def __init__(self, engine: AsyncEngine, cache: Stores | None) -> None:
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, help: str, *labels: str) -> Counter:
@@ -23,6 +31,10 @@ class Metrics:
 
         def histogram(name: str, help: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
             return Histogram(f"rho_eos_{name}", help, registry=registry, buckets=buckets)
+
+        def gauge(name: str, help: str, value: Callable[[], float]) -> None:
+            """A number that is read when somebody asks."""
+            Gauge(f"rho_eos_{name}", help, registry=registry).set_function(value)
 
         self.outcomes = counter("requests", "Requests by how they ended.", "outcome")
         self.prompt_tokens = counter("prompt_tokens", "Tokens of prompts that were answered.")
@@ -42,23 +54,15 @@ class Metrics:
         )
         self.latency = histogram("request_seconds", "From submission to the whole answer.")
         self.queue_time = histogram("queue_seconds", "From submission to the first forward.")
-
-    def watch(self, engine: AsyncEngine) -> None:
-        self._gauge("requests_running", "Being decoded now.", lambda: engine.running)
-        self._gauge("requests_waiting", "Queued.", lambda: engine.waiting)
-
-    def watch_cache(self, cache: Stores) -> None:
-        """What is kept on the device, and how often there was no room for more."""
-        size = cache.bytes_per_position
-        self._gauge("cache_bytes", "Cached keys and values.", lambda: cache.used * size)
-        self._gauge("cache_refused", "Requests without room in the cache.", lambda: cache.refused)
-
-    def _gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
-        """A number that is read when somebody asks."""
-        Gauge(f"rho_eos_{name}", help, registry=self.registry).set_function(value)
+        gauge("requests_running", "Being decoded now.", lambda: engine.running)
+        gauge("requests_waiting", "Queued.", lambda: engine.waiting)
+        if cache is not None:
+            size = cache.bytes_per_position
+            gauge("cache_bytes", "Cached keys and values.", lambda: cache.used * size)
+            gauge("cache_refused", "Requests without room in the cache.", lambda: cache.refused)
 
     def observe_step(self, _: Row, record: StepRecord) -> None:
-        """Called by the engine's thread, for every step of every sequence."""
+        """Count a step of a sequence; the engine's thread calls this."""
         self.steps.inc()
         self.positions.inc(record.computed)
         self.exact.inc(record.exact)
@@ -68,7 +72,7 @@ class Metrics:
             self.adjustments.labels("expand" if record.change > 0 else "contract").inc()
 
     def observe_end(self, usage: Usage) -> None:
-        """Called with what a finished sequence has cost."""
+        """Count what a finished sequence has cost."""
         self.prompt_tokens.inc(usage.prompt_tokens)
         self.generated_tokens.inc(usage.e_token)
         self.e_ratio.observe(usage.e_ratio)
@@ -77,31 +81,23 @@ class Metrics:
             self.first_token.observe(usage.seconds_to_first_token)
 
     def families(self) -> list[Metric]:
-        """All of them as they are now, ready to be sent to another process."""
+        """All metrics as they are now, ready to be sent to another process."""
         return list(self.registry.collect())
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
 
 
-class Replicas:
+def render_replicas(families: Mapping[str, Sequence[Metric]]) -> bytes:
     """The metrics of several servers as one answer: each series says which replica it is of."""
-
-    def __init__(self, families: Mapping[str, Sequence[Metric]]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        together: dict[str, Metric] = {}
-        for replica, families in self._families.items():
-            for family in families:
-                metric = together.setdefault(
-                    family.name, Metric(family.name, family.documentation, family.type)
-                )
-                metric.samples += [
-                    sample._replace(labels={**sample.labels, "replica": replica})
-                    for sample in family.samples
-                ]
-        yield from together.values()
-
-    def render(self) -> bytes:
-        return generate_latest(self)
+    together: dict[str, Metric] = {}
+    for replica, metrics in families.items():
+        for family in metrics:
+            metric = together.setdefault(
+                family.name, Metric(family.name, family.documentation, family.type)
+            )
+            metric.samples += [
+                sample._replace(labels={**sample.labels, "replica": replica})
+                for sample in family.samples
+            ]
+    return generate_latest(SimpleNamespace(collect=together.values))

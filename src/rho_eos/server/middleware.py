@@ -1,6 +1,8 @@
-"""What happens around every request: an id, a line in the log, a check of its host and its body."""
+"""What happens around every request: an id, a line in the log, checks of host, key and body."""
 
 import asyncio
+import hashlib
+import hmac
 import ipaddress
 import logging
 import re
@@ -19,6 +21,11 @@ from rho_eos.server.errors import ApiError, bad_request
 logger = logging.getLogger(__name__)
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 
+DOCS = "/docs"
+#: Monitoring asks for these every few seconds.
+_PROBES = ("/health", "/ready")
+#: Served without a key: the page itself, and what a load balancer asks.
+_OPEN_PATHS = ("/", "/version", *_PROBES)
 _GOOD_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 _SAFE_HEADERS = {
     # The page makes pictures of its charts itself, and shows them as blob: addresses.
@@ -27,7 +34,6 @@ _SAFE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-DOCS = "/docs"
 #: What the page at /docs loads: the Swagger UI that FastAPI chooses, and its own inline script.
 _DOCS_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net; "
@@ -35,8 +41,6 @@ _DOCS_POLICY = (
     "img-src 'self' data: https://fastapi.tiangolo.com; "
     "object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-#: Monitoring asks for these every few seconds.
-_PROBES = ("/health", "/ready")
 #: Lists and objects take far longer to read than a text of their size, so a body may hold one for
 #: every ten bytes of the size limit. Brackets within texts are counted, too.
 _BYTES_PER_CONTAINER = 10
@@ -75,14 +79,11 @@ class RequestLog:
             # The path comes from the client. Percent-encoded, it cannot forge a line of the log.
             path = scope.get("raw_path", b"").decode("ascii", "backslashreplace")[:200]
             took = time.perf_counter() - started
+            probe = scope["path"] in _PROBES or (scope["method"], scope["path"]) == ("HEAD", "/")
             logger.log(
-                logging.DEBUG if _is_probe(scope) and status < 400 else logging.INFO,
+                logging.DEBUG if probe and status < 400 else logging.INFO,
                 *("%s %s %s %.3fs", scope["method"], path, status or "disconnected", took),
             )
-
-
-def _is_probe(scope: Scope) -> bool:
-    return scope["path"] in _PROBES or (scope["method"], scope["path"]) == ("HEAD", "/")
 
 
 class HostCheck(TrustedHostMiddleware):
@@ -109,6 +110,44 @@ def _is_address(host: str) -> bool:
     return True
 
 
+class KeyCheck:
+    """Refuses requests without one of the keys, before their bodies are read.
+
+    Digests are compared in constant time, so how long it takes says nothing of how close a wrong
+    key was. Without any keys all requests pass.
+
+    Args:
+        app: What is behind this check.
+        keys: All keys that are accepted.
+        docs: Whether the page at /docs and what it reads are open, too.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Iterable[str], docs: bool) -> None:
+        self.app = app
+        self.digests = [_digest(key) for key in keys]
+        self.open_paths = (*_OPEN_PATHS, DOCS, "/openapi.json") if docs else _OPEN_PATHS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not self.digests or self._may_pass(scope):
+            await self.app(scope, receive, send)
+            return
+        message = "a valid API key is needed: send it as 'Authorization: Bearer …'"
+        error = ApiError(401, message, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+        await error.response()(scope, receive, send)
+
+    def _may_pass(self, scope: Scope) -> bool:
+        if scope["path"] in self.open_paths or scope["path"].startswith("/static/"):
+            return True
+        scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
+        offered = _digest(key.strip())
+        matches = [hmac.compare_digest(offered, digest) for digest in self.digests]
+        return scheme.lower() == "bearer" and any(matches)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
 class BodyLimit:
     """Reads the whole body before the app runs, within limits of size and time.
 
@@ -127,23 +166,17 @@ class BodyLimit:
             return
         try:
             _check_one_length(Headers(scope=scope))
-            if scope["method"] in ("GET", "HEAD", "OPTIONS"):
-                await self.app(scope, receive, send)
-                return
-            body = await self._read(receive)
+            reads = scope["method"] not in ("GET", "HEAD", "OPTIONS")
+            body = await self._read(receive) if reads else b""
         except ApiError as error:
             await error.response()(scope, receive, send)
             return
         if body is None:
             return  # the client left while it was sending
-        replayed = False
+        whole = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def receive_again() -> Message:
-            nonlocal replayed
-            if replayed:
-                return await receive()
-            replayed = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            return next(whole, None) or await receive()
 
         await self.app(scope, receive_again, send)
 

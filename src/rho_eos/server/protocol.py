@@ -6,27 +6,30 @@ refused, never ignored.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from rho_eos.server.config import MONTH
 from rho_eos.server.errors import bad_request
-from rho_eos.server.fields import described, given_parameters, with_decoding_fields
-from rho_eos.server.parts import (
-    ChatMessage,
+from rho_eos.server.fields import (
     Ids,
     Items,
-    Neutral,
-    ResponseFormat,
-    StreamOptions,
     Strict,
     Text,
+    described,
+    given_parameters,
     unsupported,
     unused,
+    with_decoding_fields,
 )
 from rho_eos.text.ask import Ask
-from rho_eos.text.prompts import Prompt
+from rho_eos.text.prompts import Prompt, as_list
+
+
+class StreamOptions(Strict):
+    include_usage: bool | None = Field(False, description="send a last chunk with the usage")
+    include_obfuscation: bool | None = Field(None, description="taken; nothing is ever padded")
 
 
 class _Common(Strict, ABC):
@@ -52,14 +55,14 @@ class _Common(Strict, ABC):
     template: Text | Ids | None = Field(
         None, description="a text with gaps (___) to fill, as the answer or behind the prompt"
     )
-    #: What changes no answer.
+    # These change no answer.
     user: str | None = unused()
     safety_identifier: str | None = unused()
     prompt_cache_key: str | None = unused()
     prompt_cache_retention: str | None = unused()
     service_tier: str | None = unused()
     metadata: dict[str, Any] | None = unused()
-    #: What would change answers, or what a client would wait for in vain.
+    # These would change answers, or a client would wait for what they ask for in vain.
     store: Any = unsupported("only false", False)
     frequency_penalty: Any = unsupported("only 0", 0)
     presence_penalty: Any = unsupported("only 0", 0)
@@ -68,45 +71,35 @@ class _Common(Strict, ABC):
     ignore_eos: Any = unsupported("only false", False)
     logit_bias: Any = unsupported("only an empty one", {})
 
-    def check(self) -> None:
-        """Refuse what cannot be honoured."""
-        for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            if not all(each.allows(value) for each in field.metadata if isinstance(each, Neutral)):
-                raise bad_request(
-                    f"{name} is not supported by this server; leave it out", name, "unsupported"
-                )
-        if self.stream_options is not None and not self.stream:
-            raise bad_request("stream_options goes with stream: true", "stream_options")
-        if self.stream_mode == "denoise" and not self.stream:
-            raise bad_request("stream_mode denoise goes with stream: true", "stream_mode")
-        if self.stream_mode == "denoise" and self.wanted_logprobs() is not None:
-            raise bad_request("logprobs goes with stream_mode text", "logprobs")
-
-    @property
-    def include_usage(self) -> bool:
-        return bool(self.stream_options and self.stream_options.include_usage)
-
     @abstractmethod
     def prompts(self) -> list[Prompt | None]:
         """What is to be completed: a chat asks one thing, a completion may ask several."""
-
-    def wanted_schema(self) -> dict[str, Any] | None:
-        """Of an answer that is to be JSON, its schema."""
-        return None
 
     @abstractmethod
     def wanted_logprobs(self) -> int | None:
         """With how many alternatives log-probabilities are asked for; None: they are not."""
 
+    def wanted_schema(self) -> dict[str, Any] | None:
+        """The schema of an answer that is to be JSON."""
+        return None
+
     def asks(self, id: str) -> list[Ask]:
-        """What is asked for: an ask for each prompt, with what the body says and nothing else."""
-        self.check()
-        params = {
-            **given_parameters(self),
-            "max_new_tokens": self._limit(),
-            "logprobs": self.wanted_logprobs(),
-        }
+        """An ask for each prompt, with what the body says and nothing else."""
+        logprobs = self.wanted_logprobs()
+        if self.stream_options is not None and not self.stream:
+            raise bad_request("stream_options goes with stream: true", "stream_options")
+        if self.stream_mode == "denoise" and not self.stream:
+            raise bad_request("stream_mode denoise goes with stream: true", "stream_mode")
+        if self.stream_mode == "denoise" and logprobs is not None:
+            raise bad_request("logprobs goes with stream_mode text", "logprobs")
+        first, second = self.max_tokens, self.max_completion_tokens
+        if first is not None and second is not None and first != second:
+            raise bad_request(
+                f"max_tokens is {first!r} and max_completion_tokens {second!r}; give one of them",
+                "max_tokens",
+            )
+        limit = second if first is None else first
+        params = {**given_parameters(self), "max_new_tokens": limit, "logprobs": logprobs}
         return [
             Ask(
                 prompt,
@@ -121,15 +114,68 @@ class _Common(Strict, ABC):
             for index, prompt in enumerate(self.prompts())
         ]
 
-    def _limit(self) -> Any:
-        """OpenAI has two names for it."""
-        first, second = self.max_tokens, self.max_completion_tokens
-        if first is not None and second is not None and first != second:
-            raise bad_request(
-                f"max_tokens is {first!r} and max_completion_tokens {second!r}; give one of them",
-                "max_tokens",
-            )
-        return second if first is None else first
+
+def _text_only(content: Any) -> Any:
+    """Say that images and the like are not read, rather than what a text part looks like."""
+    for part in content if isinstance(content, list) else ():
+        kind = part.get("type") if isinstance(part, dict) else None
+        if isinstance(kind, str) and kind != "text":
+            what = "images" if "image" in kind else "parts other than text"
+            raise ValueError(f"{what} are not supported: this model reads text only")
+    return content
+
+
+class TextPart(Strict):
+    type: Literal["text"]
+    text: Text
+
+
+class ChatMessage(Strict):
+    """A message of a conversation.
+
+    Clients send earlier answers back as they came, with the fields that other servers fill; those
+    are taken while they are empty.
+    """
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[Text | Items[TextPart] | None, BeforeValidator(_text_only)]
+    name: str | None = unused()
+    parsed: Any = unused()  # the content of an answer in JSON once more, as an object
+    refusal: Any = unsupported("only null", blank=True)
+    tool_calls: Any = unsupported("tools", blank=True)
+    function_call: Any = unsupported("tools", blank=True)
+    audio: Any = unsupported("only text", blank=True)
+    annotations: Any = unsupported("only null", blank=True)
+    reasoning_content: Any = unsupported("only null", blank=True)
+    provider_specific_fields: Any = unsupported("only null", blank=True)
+
+    @field_validator("content")
+    @classmethod
+    def _check_content(cls, content: Any, known: ValidationInfo) -> Any:
+        if content is None and known.data.get("role") != "assistant":
+            raise ValueError("takes a text or a list of text parts")
+        return content
+
+    def as_dict(self) -> dict[str, str]:
+        """The message as chat templates know it."""
+        content = self.content or ""
+        if not isinstance(content, str):
+            content = "".join(part.text for part in content)
+        return {"role": "system" if self.role == "developer" else self.role, "content": content}
+
+
+class JsonSchema(Strict):
+    name: str | None = unused()
+    description: str | None = unused()
+    strict: bool | None = unused()
+    definition: dict[str, Any] = Field(
+        alias="schema", description="a flat object: strings, numbers, booleans and enums"
+    )
+
+
+class ResponseFormat(Strict):
+    type: Literal["text", "json_schema", "json_object"]
+    json_schema: JsonSchema | None = None
 
 
 class Chat(_Common):
@@ -140,6 +186,9 @@ class Chat(_Common):
     top_logprobs: int | None = Field(
         None, description="with logprobs: also so many of the likeliest tokens", ge=0, le=20
     )
+    response_format: ResponseFormat | None = Field(
+        None, description="text, or JSON of a flat schema; not supported: json_object"
+    )
     parallel_tool_calls: bool | None = unused()
     reasoning_effort: str | None = unused()
     verbosity: str | None = unused()
@@ -147,9 +196,6 @@ class Chat(_Common):
     tool_choice: Any = unsupported("tools", "none", "auto")
     functions: Any = unsupported("tools", [])
     function_call: Any = unsupported("tools", "none", "auto")
-    response_format: ResponseFormat | None = Field(
-        None, description="text, or JSON of a flat schema; not supported: json_object"
-    )
     modalities: Any = unsupported("only text", ["text"])
     audio: Any = unsupported("only text")
     prediction: Any = unsupported("predicted outputs")
@@ -157,10 +203,13 @@ class Chat(_Common):
     moderation: Any = unsupported("moderation")
     prompt_cache_options: Any = unsupported("caching prompts")
 
-    def check(self) -> None:
-        super().check()
+    def prompts(self) -> list[Prompt | None]:
+        return [{"messages": [message.as_dict() for message in self.messages]}]
+
+    def wanted_logprobs(self) -> int | None:
         if self.top_logprobs and not self.logprobs:
             raise bad_request("top_logprobs goes with logprobs: true", "top_logprobs")
+        return (self.top_logprobs or 0) if self.logprobs else None
 
     def wanted_schema(self) -> dict[str, Any] | None:
         asked = self.response_format
@@ -176,20 +225,6 @@ class Chat(_Common):
         if asked.json_schema is None:
             raise bad_request("response_format.json_schema is missing", "response_format")
         return asked.json_schema.definition
-
-    def wanted_logprobs(self) -> int | None:
-        return (self.top_logprobs or 0) if self.logprobs else None
-
-    def prompts(self) -> list[Prompt | None]:
-        roles = {"developer": "system"}
-        return [
-            {
-                "messages": [
-                    {"role": roles.get(message.role, message.role), "content": message.text}
-                    for message in self.messages
-                ]
-            }
-        ]
 
 
 class Completion(_Common):
@@ -209,22 +244,13 @@ class Completion(_Common):
     best_of: Any = unsupported("only 1", 1)
     echo: Any = unsupported("only false", False)
 
+    def prompts(self) -> list[Prompt | None]:
+        if self.prompt is None and self.template is None:
+            raise bad_request("prompt is missing", "prompt")
+        return [None] if self.prompt is None else as_list(self.prompt)
+
     def wanted_logprobs(self) -> int | None:
         return self.logprobs
-
-    def prompts(self) -> list[Prompt | None]:
-        if self.prompt is None:
-            if self.template is None:
-                raise bad_request("prompt is missing", "prompt")
-            return [None]
-        if isinstance(self.prompt, str):
-            return [{"prompt": self.prompt}]
-        if self.prompt and isinstance(self.prompt[0], int):
-            return [{"prompt_token_ids": self.prompt}]
-        return [
-            {"prompt" if isinstance(each, str) else "prompt_token_ids": each}
-            for each in self.prompt
-        ]
 
 
 AnyRequest = Chat | Completion

@@ -124,8 +124,14 @@ def tell_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def log_to_stderr(level: str) -> None:
+    """Log what rho-eos and uvicorn say; each line names the request that it is about."""
+
+    def name_request(record: logging.LogRecord) -> bool:
+        record.request_id = request_id.get()
+        return True
+
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(_name_request)
+    handler.addFilter(name_request)
     line = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
     handler.setFormatter(logging.Formatter(line))
     for name in ("rho_eos", "uvicorn"):
@@ -133,8 +139,3 @@ def log_to_stderr(level: str) -> None:
         logger.setLevel(level.upper())
         logger.addHandler(handler)
         logger.propagate = False
-
-
-def _name_request(record: logging.LogRecord) -> bool:
-    record.request_id = request_id.get()
-    return True

@@ -17,12 +17,14 @@ from rho_eos.engine.request import Detail
 from rho_eos.llm import LLM
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.errors import ApiError, as_api_error, bad_request
-from rho_eos.server.limits import check_prompt
 from rho_eos.server.metrics import Metrics
 from rho_eos.server.protocol import AnyRequest
 from rho_eos.text.ask import Ask, Request
 
 logger = logging.getLogger(__name__)
+
+#: More characters than any tokenizer makes of a token in a text that means something.
+CHARACTERS_PER_TOKEN = 16
 
 
 class Service:
@@ -31,22 +33,22 @@ class Service:
     def __init__(self, llm: LLM, config: ServerConfig) -> None:
         self.llm = llm
         self.config = config
-        self.metrics = Metrics()
-        llm.engine.observe = self.metrics.observe_step
         self.engine = AsyncEngine(llm.engine, config.max_waiting)
-        self.metrics.watch(self.engine)
-        cache = getattr(llm.engine.runner, "cache", None)
-        if cache is not None:
-            self.metrics.watch_cache(cache)
-        self.model = config.served_model_name or default_name(llm.config.model)
-        #: Where there are other replicas: asks them all.
-        self.gather_metrics: Callable[[], Awaitable[bytes]] | None = None
+        self.metrics = Metrics(self.engine, getattr(llm.engine.runner, "stores", None))
+        llm.engine.observe = self.metrics.observe_step
+        # A folder goes by its last part: where it lies on this machine is nobody's business.
+        folder = Path(llm.config.model)
+        own = folder.resolve().name if folder.is_dir() else llm.config.model
+        self.model = config.served_model_name or own
+        #: Renders the metrics. Where there are other replicas, it asks them all.
+        self.render_metrics: Callable[[], Awaitable[bytes]] = self._render_metrics
 
-    async def render_metrics(self) -> bytes:
-        return await self.gather_metrics() if self.gather_metrics else self.metrics.render()
+    async def _render_metrics(self) -> bytes:
+        return self.metrics.render()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
+        """Run the engine's worker, and let it finish what it has at the end."""
         self.engine.start()
         try:
             yield
@@ -58,61 +60,65 @@ class Service:
         """Check what a body asks for and put it in flight, or say why not."""
         id = f"{kind}-{uuid.uuid4().hex}"
         try:
-            asks = self._checked(body, body.asks(id))
+            asks = body.asks(id)
+            self._check(body.model, asks)
             # Tokenising takes its time with a long prompt, so it is kept off the event loop.
             requests = await asyncio.to_thread(self._prepare, asks)
-            note = next(filter(None, map(self._note, asks)), None)
-            generation = Generation(requests, id, self.model, body.n or 1, note, self._ended)
+            generation = Generation(
+                requests, id, self.model, body.n or 1, self._note(asks), self._ended
+            )
             seconds = min(body.deadline_seconds or float("inf"), self.config.deadline_seconds)
             self.engine.submit(generation, detail, seconds)
         except (ApiError, UserError, EngineError) as error:
             answer = as_api_error(error)
-            if answer.param == "schema":  # which a body holds there
-                answer.param = "response_format"
             self.metrics.outcomes.labels("invalid" if answer.status < 429 else answer.code).inc()
             raise answer from error
         if self.config.log_prompts:
             logger.info("prompts: %r", [ask.prompt for ask in asks])
         return generation
 
-    def _checked(self, body: AnyRequest, asks: list[Ask]) -> list[Ask]:
-        """The same asks, unless they are for another model, or for more than this server gives."""
-        if body.model is not None and body.model != self.model:
-            raise ApiError(
-                404,
-                f"there is no model {body.model[:100]!r} here; this server has {self.model!r}",
-                "model_not_found",
-                "model",
-            )
+    def _check(self, model: str | None, asks: list[Ask]) -> None:
+        """Refuse what is for another model, and what is more than this server gives.
+
+        Tokenising a megabyte takes a second and a hundred megabytes, so a text that cannot fit,
+        whatever the tokenizer makes of it, is refused by its characters.
+        """
+        config, context = self.config, self.llm.context_length
+        if model is not None and model != self.model:
+            sentence = f"there is no model {model[:100]!r} here; this server has {self.model!r}"
+            raise ApiError(404, sentence, "model_not_found", "model")
         texts = sum(ask.n for ask in asks)
-        if texts > self.config.max_choices:
-            raise bad_request(
-                f"{texts} texts were asked for (n times prompts), but the limit of this server is "
-                f"{self.config.max_choices}",
-                "n",
-            )
         if not texts:
             raise bad_request("the prompt is empty", "prompt")
+        if texts > config.max_choices:
+            raise bad_request(
+                f"{texts} texts were asked for (n times prompts), but the limit of this server is "
+                f"{config.max_choices}",
+                "n",
+            )
+        tokens = min(config.max_prompt_tokens or context, context)
+        characters = config.max_prompt_characters or CHARACTERS_PER_TOKEN * tokens
         for ask in asks:
-            beside = (ask.suffix, ask.template, _keys(ask))
-            check_prompt(ask.prompt, beside, self.config, self.llm.context_length)
-        return asks
+            messages = ask.prompt["messages"] if isinstance(ask.prompt, dict) else None
+            given = [ask.prompt] if messages is None else [each["content"] for each in messages]
+            given += [ask.suffix, ask.template, *_properties(ask)]
+            texts_of = [each for each in given if isinstance(each, str)]
+            ids = [each for each in given if isinstance(each, list)]
+            _check_size(ask, sum(map(len, ids)), tokens, "tokens")
+            _check_size(ask, len(messages or ()), tokens, "messages")
+            _check_size(ask, sum(map(len, texts_of)), characters, "characters")
 
     def _prepare(self, asks: list[Ask]) -> list[Request]:
         requests = [each for ask in asks for each in self.llm.preparer.prepare(ask)]
-        limit = self.config.max_prompt_tokens
         longest = max(each.canvas.given_length for each in requests)
-        if limit is not None and longest > limit:
-            plain = asks[0].suffix is asks[0].template is None
-            what = "prompt" if plain else "text that is given"
-            raise bad_request(
-                f"the {what} has {longest} tokens, but the limit of this server is {limit}"
-            )
+        _check_size(asks[0], longest, self.config.max_prompt_tokens or longest, "tokens")
         return requests
 
-    def _note(self, ask: Ask) -> str | None:
+    def _note(self, asks: list[Ask]) -> str | None:
         """A sentence where the embedded model is asked what it was never taught."""
-        return note_on(self.llm.config.model, ask.prompt, ask.suffix or ask.template)
+        model = self.llm.config.model
+        notes = (note_on(model, ask.prompt, ask.suffix or ask.template) for ask in asks)
+        return next(filter(None, notes), None)
 
     def _ended(self, generation: Generation, error: BaseException | None) -> None:
         """Count and log a generation that was left."""
@@ -141,12 +147,14 @@ class Service:
         )
 
 
-def _keys(ask: Ask) -> str:
+def _properties(ask: Ask) -> list[str]:
     """The text that a schema gives to the answer: the names of its properties."""
     properties = (ask.schema or {}).get("properties")
-    return "".join(properties) if isinstance(properties, dict) else ""
+    return list(properties) if isinstance(properties, dict) else []
 
 
-def default_name(model: str) -> str:
-    """A folder goes by its last part: where it lies on this machine is nobody's business."""
-    return Path(model).resolve().name if Path(model).is_dir() else model
+def _check_size(ask: Ask, count: int, limit: int, unit: str) -> None:
+    if count > limit:
+        plain = not (ask.suffix or ask.template or ask.schema)
+        what = "prompt" if plain else "text that is given"
+        raise bad_request(f"the {what} has {count} {unit}, but the limit of this server is {limit}")

@@ -1,7 +1,4 @@
-"""Server-sent events: the text as it becomes final, and how any events are sent.
-
-The engine tells only what is final, so a character is sent once and never taken back.
-"""
+"""How events are sent to a client, and what happens when the client leaves."""
 
 import asyncio
 import json
@@ -15,41 +12,10 @@ from starlette.types import Receive, Scope, Send
 from rho_eos.engine.errors import EngineError
 from rho_eos.engine.generation import Generation
 from rho_eos.server.errors import as_api_error
-from rho_eos.server.logprobs import Detokenize, Telling
-from rho_eos.server.responses import Shape, chunk, usage_chunk
+from rho_eos.server.responses import Event
 
 T = TypeVar("T")
-Event = dict[str, Any]
 _LAST_SECONDS = 1.0  # for the last event of a stream that failed
-
-
-async def text_events(
-    shape: Shape, generation: Generation, include_usage: bool, detokenize: Detokenize
-) -> AsyncIterator[Event]:
-    """OpenAI's chunks: for each choice the text as it becomes final."""
-    blank = {"usage": None} if include_usage else {}
-    unopened = set(range(len(generation.requests))) if shape.opening else set()
-    telling = [Telling(detokenize) for _ in generation.requests]
-    sent = [0] * len(telling)  # characters
-    async for index, event in generation:
-        if index in unopened:
-            unopened.remove(index)
-            yield chunk(shape, generation, index, shape.opening) | blank
-        if event.delta:
-            sent[index] += len(event.delta)
-            told = None
-            if event.logprobs is not None:
-                final = event.output is not None
-                told = shape.logprobs(
-                    await asyncio.to_thread(telling[index].take, event.logprobs, sent[index], final)
-                )
-            delta = shape.delta(event.delta)
-            yield chunk(shape, generation, index, delta, logprobs=told) | blank
-        if event.output is not None:
-            reason = event.output.finish_reason.value
-            yield chunk(shape, generation, index, shape.delta(""), reason) | blank
-    if include_usage:
-        yield usage_chunk(shape, generation)
 
 
 class EventStream(Response):
@@ -81,8 +47,7 @@ class EventStream(Response):
                         await self.generation.in_time(begin)
                         begun = True
                     await self.generation.in_time(_send_part(send, _encode(event)))
-            done = _send_part(send, b"data: [DONE]\n\n", more=False)
-            await self.generation.in_time(done)
+            await self.generation.in_time(_send_part(send, b"data: [DONE]\n\n", more=False))
         except EngineError as error:
             answer = as_api_error(error)
             # Who does not read gets no word of it: the connection ends.
