@@ -1,6 +1,7 @@
-"""Frontier: room only where it is needed next (ours, docs/method.md §11).
+r"""Frontier: room only where it is needed next (ours, docs/method.md §11).
 
-    rho-eos generate "…" --plugin examples/frontier.py --policy frontier
+rho-eos watch "Eva has 7 keys. 1) wins 8. How many are there now?" --policy frontier \
+    --plugin examples/frontier.py
 
 `scout` does the same better; it is here as an example of a whole policy.
 """

@@ -1,6 +1,7 @@
-"""Landing: the end of the text read as a change point of P(EOS) (ours, docs/method.md §11).
+r"""Landing: the end of the text read as a change point of P(EOS) (ours, docs/method.md §11).
 
-    rho-eos generate "…" --plugin examples/landing.py --policy landing
+rho-eos watch "Eva has 7 keys. 1) wins 8. How many are there now?" --policy landing \
+    --plugin examples/landing.py
 
 `scout` does the same better; it is here as an example of a policy with a signal of its own.
 """

@@ -15,7 +15,7 @@ GUIDES = (
     "First answer",
     "Serve a team",
     "Reproduce the paper",
-    "Write a policy",
+    "Write a policy, rule or cache",
     "Write a task",
     "Choose hardware",
 )
