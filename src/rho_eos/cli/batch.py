@@ -1,33 +1,27 @@
 """`rho-eos batch`: a file in OpenAI's batch format, answered without a server."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from rho_eos.base.errors import needs_extra
-from rho_eos.cli.file_options import InOrder, Overwrite, check_distinct, run_job
+from rho_eos.cli.options import InOrder, Overwrite
+from rho_eos.cli.running import check_distinct, run_job
 from rho_eos.views.announced import load
 
 
 def batch(
     engine_options: dict[str, Any],
-    input_file: Annotated[
-        Path,
-        typer.Option(
-            "--input", "-i", help="JSON Lines with custom_id, method, url and body on each line."
-        ),
-    ],
-    output_file: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", help="Where responses go, line by line. Run again to continue."
-        ),
-    ],
-    served_model_name: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="The model's name in the requests, if not its own."),
-    ] = None,
+    input_file: Path = typer.Option(
+        ..., "--input", "-i", help="JSON Lines with custom_id, method, url and body on each line."
+    ),
+    output_file: Path = typer.Option(
+        ..., "--output", "-o", help="Where responses go, line by line. Run again to continue."
+    ),
+    served_model_name: str | None = typer.Option(
+        None, metavar="TEXT", help="The model's name in the requests, if not its own."
+    ),
     overwrite: Overwrite = False,
     in_order: InOrder = False,
 ) -> int:
@@ -59,4 +53,4 @@ def batch(
         served_model_name=served_model_name, max_waiting=10**6, deadline_seconds=MONTH
     )
     job = BatchJob(lambda: Service(load(engine_options), config), model_hash(engine))
-    return run_job(job, input_file, output_file, overwrite, in_order, "answered")
+    return run_job(job, input_file, output_file, overwrite, in_order, verb="answered")

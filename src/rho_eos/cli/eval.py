@@ -4,57 +4,37 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperOption
 
-from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
-from rho_eos.cli.ray_options import RayActors, RayAddress, RayCommand, open_executor
+from rho_eos.cli import options
+from rho_eos.cli.options import listed
+from rho_eos.cli.running import CONTINUE, open_executor, progress_bars
 
 if TYPE_CHECKING:
     from rho_eos.evals.runs.evaluation import Progress
     from rho_eos.evals.runs.run_folder import Line
 
 
-class EvalCommand(RayCommand):
-    """Knows the names of all tasks, which are looked up only when the help is shown."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        from rho_eos.evals import task_names
-
-        for parameter in self.params:
-            if isinstance(parameter, TyperOption) and parameter.name == "tasks":
-                parameter.help = (parameter.help or "").format(tasks=", ".join(task_names()))
-        super().format_help(ctx, formatter)
-
-
 def evaluate(
     engine_options: dict[str, Any],
     decode_options: dict[str, Any],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="Folder of this run. Run again to continue."),
-    ],
-    tasks: Annotated[str, typer.Option(help="Names, separated by commas: {tasks}.")] = "",
-    task_file: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="A task described in a YAML file; may be given repeatedly."
-        ),
-    ] = None,
-    limit: Limit = None,
-    repeats: Repeats = 1,
-    shuffle_seed: ShuffleSeed = None,
-    batch_size: BatchSize = None,
-    data: Data = None,
-    sweep: Annotated[
-        Path | None,
-        typer.Option(help="A YAML file of several policies by name; each gets a folder in --out."),
-    ] = None,
-    unsafe_code: UnsafeCode = False,
-    ray: RayAddress = None,
-    ray_actors: RayActors = None,
+    out: Path = typer.Option(..., "--out", "-o", help="Folder of this run. Run again to continue."),
+    tasks: str = typer.Option("", help="Names, separated by commas: {tasks}."),
+    task_file: list[Path] | None = typer.Option(
+        None, metavar="FILE", help="A task described in a YAML file; may be given repeatedly."
+    ),
+    limit: options.Limit = None,
+    repeats: options.Repeats = 1,
+    shuffle_seed: options.ShuffleSeed = None,
+    data: options.Data = None,
+    sweep: Path | None = typer.Option(
+        None, help="A YAML file of several policies by name; each gets a folder in --out."
+    ),
+    unsafe_code: options.UnsafeCode = False,
+    ray: options.RayAddress = None,
+    ray_actors: options.RayActors = None,
 ) -> int:
     """Measure a model on benchmarks: accuracy, lengths and costs.
 
@@ -83,9 +63,7 @@ def evaluate(
     from rho_eos.evals.runs.table import show
     from rho_eos.evals.tasks.task_file import read_task_file
 
-    if batch_size is not None:
-        engine_options["max_rows"] = batch_size
-    names = tuple(name.strip() for name in tasks.split(",") if name.strip())
+    names = tuple(listed(tasks))
     file_tasks = tuple(read_task_file(path) for path in task_file or [])
     policies = {out: params_of(decode_options)}
     if sweep is not None:
@@ -123,7 +101,7 @@ def evaluate(
         try:
             summaries.append((folder.absolute().name, write_summary(folder, run(cell, folder))))
         except KeyboardInterrupt:
-            console.print("rho-eos: interrupted; run the same command again to continue")
+            console.print(f"rho-eos: interrupted; {CONTINUE}")
             return 130
     table = summary_table(summaries)
     if sweep is not None:
@@ -135,8 +113,6 @@ def evaluate(
 @contextmanager
 def _bars(console: Any, run: str) -> "Iterator[Callable[[Progress], None]]":
     """One progress bar per task, with the accuracy so far."""
-    from rho_eos.cli.progress import progress_bars
-
     with progress_bars(console) as bars:
         tasks: dict[str, Any] = {}
 

@@ -1,37 +1,32 @@
 """`rho-eos reproduce`: the paper's tables and figures."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from rho_eos.base.errors import UserError
-from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
-from rho_eos.cli.study import DryRun, Out, Skip, Tasks, listed, run_study
+from rho_eos.cli import options
+from rho_eos.cli.options import listed
+from rho_eos.cli.study import run_study
 
 
 def reproduce(
     engine_options: dict[str, Any],
-    target: Annotated[
-        str,
-        typer.Argument(
-            help="main, init-length, thresholds, expansion, signals, figures or all",
-            show_default=False,
-        ),
-    ],
-    out: Out,
-    tasks: Tasks = "",
-    limit: Limit = None,
-    skip: Skip = 0,
-    repeats: Repeats = 1,
-    shuffle_seed: ShuffleSeed = None,
-    batch_size: BatchSize = None,
-    data: Data = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(help="Lengths: paper, or tiny (a quarter; default for embedded models)."),
-    ] = None,
-    unsafe_code: UnsafeCode = False,
-    dry_run: DryRun = False,
+    out: options.Out,
+    target: str = typer.Argument(
+        ..., help="main, init-length, thresholds, expansion, signals, figures or all"
+    ),
+    tasks: options.Tasks = "",
+    limit: options.Limit = None,
+    skip: options.Skip = 0,
+    repeats: options.Repeats = 1,
+    shuffle_seed: options.ShuffleSeed = None,
+    data: options.Data = None,
+    profile: str | None = typer.Option(
+        None, help="Lengths: paper, or tiny (a quarter; default for embedded models)."
+    ),
+    unsafe_code: options.UnsafeCode = False,
+    dry_run: options.DryRun = False,
 ) -> int:
     """Make the tables and figures of the ρ-EOS paper (arXiv 2601.22527) with a model of yours.
 
@@ -43,7 +38,7 @@ def reproduce(
 
       rho-eos reproduce all --limit 24 --out reproduction
 
-      rho-eos reproduce main --model GSAI-ML/LLaDA-8B-Instruct --batch-size 8 --out llada
+      rho-eos reproduce main --model GSAI-ML/LLaDA-8B-Instruct --max-rows 8 --out llada
 
       rho-eos reproduce thresholds --model GSAI-ML/LLaDA-1.5 --tasks gsm8k,mbpp --dry-run --out x
     """
@@ -56,8 +51,6 @@ def reproduce(
 
     if target not in TARGETS:
         raise UserError(f"reproduce got {target!r}, but takes one of {', '.join(TARGETS)}")
-    if batch_size is not None:
-        engine_options["max_rows"] = batch_size
     config = EngineConfig.from_mapping(engine_options)
     chosen = choose_profile(config, profile)
     tables = plan_tables(target, chosen, listed(tasks))

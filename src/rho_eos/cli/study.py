@@ -1,38 +1,18 @@
-"""What the commands `reproduce` and `survey` share: their options, the plan they show, the run."""
+"""What the commands `reproduce` and `survey` share: the plan they show, and how they run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from rho_eos.views.announced import load
+from rho_eos.cli.running import CONTINUE, open_executor, progress_bars
 
 if TYPE_CHECKING:
     from rho_eos.evals.runs.evaluation import Progress
     from rho_eos.evals.runs.sources import AnswerSource
     from rho_eos.evals.studies.result import Result
     from rho_eos.evals.studies.study import Cell, Plan, Study, Watch
-
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures, all answers.")]
-Tasks = Annotated[
-    str, typer.Option(help="Names, separated by commas, in place of those that suit the model.")
-]
-Skip = Annotated[
-    int,
-    typer.Option(
-        help="Leave out so many samples of each task first. So settings can be chosen on other "
-        "samples than those that are reported."
-    ),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only list what would be run, and its rough cost.")
-]
-
-
-def listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def run_study(
@@ -47,7 +27,7 @@ def run_study(
     when it is first needed."""
     from rich.console import Console
 
-    from rho_eos.evals.runs.sources import EngineAnswers
+    from rho_eos.evals.runs.sources import ModelAnswers
     from rho_eos.evals.runs.table import show
 
     cells = study.cells(plans)
@@ -57,14 +37,13 @@ def run_study(
 
     @cache
     def open_model() -> "AnswerSource":
-        return EngineAnswers(load(engine_options))
+        return ModelAnswers(open_executor(None, None, engine_options))
 
     try:
-        bar = _Bar(console, cells)
-        with bar.bars:
-            results = run(open_model, bar.show)
+        with _bar(console, cells) as watch:
+            results = run(open_model, watch)
     except KeyboardInterrupt:
-        console.print("rho-eos: interrupted; run the same command again to continue")
+        console.print(f"rho-eos: interrupted; {CONTINUE}")
         return 130
     for result in results:
         print(f"\n{result.title}")
@@ -98,32 +77,30 @@ def _show_plan(study: "Study", cells: "Sequence[Cell]") -> int:
     return 0
 
 
-class _Bar:
+@contextmanager
+def _bar(console: Any, cells: "Sequence[Cell]") -> "Iterator[Watch]":
     """All cells, counted in estimated positions so that the time left means something; beside it
     the cell that is running. A log gets a line for each cell."""
+    from rich.markup import escape
 
-    def __init__(self, console: Any, cells: "Sequence[Cell]") -> None:
-        from rho_eos.cli.progress import progress_bars
-
-        self._console = console
-        self._count, self._done = len(cells), sum(cell.finished for cell in cells)
-        self._before = 0.0  # positions of the cells that this command has finished
-        self.bars = progress_bars(console)
-        self.bars.speed_estimate_period = 600
+    finished = sum(cell.finished for cell in cells)
+    before = 0.0  # positions of the cells that this command has finished
+    with progress_bars(console) as bars:
+        bars.speed_estimate_period = 600
         pending = sum(cell.positions for cell in cells if not cell.finished)
-        self._task = self.bars.add_task("positions", total=round(pending), note="")
+        task = bars.add_task("positions", total=round(pending), note="")
 
-    def show(self, cell: "Cell", progress: "Progress") -> None:
-        from rich.markup import escape
+        def show(cell: "Cell", progress: "Progress") -> None:
+            nonlocal finished, before
+            share = progress.done / progress.total
+            right = f", {progress.correct / progress.done:.1%} right" if progress.done else ""
+            told = f"{cell.label} · {cell.task}: {progress.done}/{progress.total}{right}"
+            note = f"[{finished + 1}/{len(cells)}] {told}"
+            bars.update(task, completed=round(before + share * cell.positions), note=escape(note))
+            if share == 1:
+                finished += 1
+                before += cell.positions
+                if not console.is_terminal:
+                    console.print(note, markup=False)
 
-        share = progress.done / progress.total
-        right = f", {progress.correct / progress.done:.1%} right" if progress.done else ""
-        told = f"{cell.label} · {cell.task}: {progress.done}/{progress.total}{right}"
-        at = round(self._before + share * cell.positions)
-        note = f"[{self._done + 1}/{self._count}] {told}"
-        self.bars.update(self._task, completed=at, note=escape(note))
-        if share == 1:
-            self._done += 1
-            self._before += cell.positions
-            if not self._console.is_terminal:
-                self._console.print(note, markup=False)
+        yield show

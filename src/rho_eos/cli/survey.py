@@ -1,50 +1,42 @@
 """`rho-eos survey`: all ways to choose a length, side by side on one model."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from rho_eos.base.errors import UserError
-from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
-from rho_eos.cli.study import DryRun, Out, Skip, Tasks, listed, run_study
+from rho_eos.cli import options
+from rho_eos.cli.options import listed
+from rho_eos.cli.study import run_study
 
 ELSEWHERE = {"policy": "--policies", "initial_length": "--lengths"}
 
 
 def survey(
     engine_options: dict[str, Any],
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="lengths; or stress, for a model that may compress its answers",
-            show_default=False,
-        ),
-    ],
-    out: Out,
-    tasks: Tasks = "",
-    limit: Limit = None,
-    skip: Skip = 0,
-    repeats: Repeats = 1,
-    shuffle_seed: ShuffleSeed = None,
-    batch_size: BatchSize = None,
-    data: Data = None,
-    unsafe_code: UnsafeCode = False,
-    policies: Annotated[
-        str, typer.Option(help="Run only these, separated by commas: fixed, asym, scout, …")
-    ] = "",
-    lengths: Annotated[
-        str, typer.Option(help="Start from these lengths, separated by commas.")
-    ] = "",
-    values: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="NAME=VALUES",
-            help="Run every row with these values of a decoding parameter, separated by commas; "
-            "may be given repeatedly. Without it: threshold=0.999,0.9 and cache=none,window.",
-        ),
-    ] = None,
-    dry_run: DryRun = False,
+    out: options.Out,
+    name: str = typer.Argument(
+        ..., help="lengths; or stress, for a model that may compress its answers"
+    ),
+    tasks: options.Tasks = "",
+    limit: options.Limit = None,
+    skip: options.Skip = 0,
+    repeats: options.Repeats = 1,
+    shuffle_seed: options.ShuffleSeed = None,
+    data: options.Data = None,
+    unsafe_code: options.UnsafeCode = False,
+    policies: str = typer.Option(
+        "", help="Run only these, separated by commas: fixed, asym, scout, …"
+    ),
+    lengths: str = typer.Option("", help="Start from these lengths, separated by commas."),
+    values: list[str] | None = typer.Option(
+        None,
+        "--with",
+        metavar="NAME=VALUES",
+        help="Run every row with these values of a decoding parameter, separated by commas; may "
+        "be given repeatedly. Without it: threshold=0.999,0.9 and cache=none,window.",
+    ),
+    dry_run: options.DryRun = False,
 ) -> int:
     """Compare policies from several initial lengths, and say which one suits a model.
 
@@ -66,8 +58,6 @@ def survey(
     from rho_eos.evals.studies.study import Study
     from rho_eos.evals.studies.survey import plan_survey, run_survey
 
-    if batch_size is not None:
-        engine_options["max_rows"] = batch_size
     config = EngineConfig.from_mapping(engine_options)
     scale = scale_of(config)
     asked = listed(policies), listed(lengths), _values(values or [])

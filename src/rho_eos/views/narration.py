@@ -27,7 +27,7 @@ TITLES = {
 
 def title_of(policy: str) -> str:
     """What people call a policy."""
-    return TITLES.get(policy) or getattr(find_policy(policy), "title", policy)
+    return TITLES.get(policy) or str(getattr(find_policy(policy), "title", policy))
 
 
 def signal_name(params: Any) -> str:
