@@ -49,7 +49,7 @@ def test_help_says_where_policies_differ(run: Run) -> None:
     assert "commit within one block at a time; none: anywhere [default: 32]; blocks: " in told
     assert "dreamon: MASKs that a gap starts with [default: 8; dreamon: 16]" in told
     assert "klass: commit only candidates more confident than this [default: 0.9]" in told
-    assert "stop once the text is complete; same text, fewer steps [default: true]; --no-" in told
+    assert "stop once the text is complete; same text, fewer steps; --no-early-stop turns" in told
     assert "one of none, window [default: none]" in told
 
 

@@ -24,7 +24,7 @@ from rho_eos.cli.info import info
 from rho_eos.cli.inspect import inspect
 from rho_eos.cli.lm_eval import PASSED_ON, lm_eval
 from rho_eos.cli.models import models
-from rho_eos.cli.options import Command
+from rho_eos.cli.options import Command, Measured
 from rho_eos.cli.reproduce import reproduce
 from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
@@ -78,16 +78,17 @@ def make_app() -> typer.Typer:
     )
     app.callback()(start)
     engine, decoding = with_settings(EngineConfig), with_settings(EngineConfig, DecodeParams)
+    study = with_settings(EngineConfig, Measured)
     commands: dict[str, Any] = {
         "generate": decoding(generate),
         "chat": decoding(chat),
         "watch": decoding(watch),
         "batch": engine(batch),
-        "eval": decoding(evaluate),
+        "eval": with_settings(EngineConfig, Measured, DecodeParams)(evaluate),
         "compare": compare,
         "inspect": inspect,
-        "survey": engine(survey),
-        "reproduce": engine(reproduce),
+        "survey": study(survey),
+        "reproduce": study(reproduce),
         "lm-eval": lm_eval,
         "info": engine(info),
         "models": models,

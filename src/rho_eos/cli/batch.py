@@ -1,18 +1,17 @@
 """`rho-eos batch`: a file in OpenAI's batch format, answered without a server."""
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from rho_eos.base.errors import needs_extra
 from rho_eos.cli.options import InOrder, Overwrite
-from rho_eos.cli.running import check_distinct, run_job
-from rho_eos.views.announced import load
+from rho_eos.cli.running import check_distinct, load, run_job
+from rho_eos.config import EngineConfig
 
 
 def batch(
-    engine_options: dict[str, Any],
+    engine: EngineConfig,
     input_file: Path = typer.Option(
         ..., "--input", "-i", help="JSON Lines with custom_id, method, url and body on each line."
     ),
@@ -34,8 +33,6 @@ def batch(
 
       rho-eos batch --input requests.jsonl --output responses.jsonl --model tiny
     """
-    from rho_eos.base.plugins import load_plugins
-    from rho_eos.config import EngineConfig
     from rho_eos.evals.runs.provenance import model_hash
     from rho_eos.server.config import MONTH, ServerConfig
 
@@ -46,11 +43,9 @@ def batch(
         raise needs_extra("batch", error.name, "serve") from error
 
     check_distinct({"--input": input_file, "--output": output_file})
-    engine = EngineConfig.from_mapping(engine_options)
-    load_plugins(engine.plugin)
     # Nobody waits for a batch, and what is in flight is bounded by who reads the file.
     config = ServerConfig(
         served_model_name=served_model_name, max_waiting=10**6, deadline_seconds=MONTH
     )
-    job = BatchJob(lambda: Service(load(engine_options), config), model_hash(engine))
+    job = BatchJob(lambda: Service(load(engine), config), model_hash(engine))
     return run_job(job, input_file, output_file, overwrite, in_order, verb="answered")

@@ -6,19 +6,21 @@ from typing import Any
 
 from rho_eos.base.errors import UserError
 from rho_eos.cli.line_editing import line_editing, read_line
+from rho_eos.cli.running import load
+from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.decoding.schema import from_words, parameters
-from rho_eos.views.announced import load, remark_on, say
+from rho_eos.views.announced import remark_on, say
 
 
-def chat(engine_options: dict[str, Any], decode_options: dict[str, Any]) -> int:
+def chat(engine: EngineConfig, decode_options: dict[str, Any]) -> int:
     """Talk to the model, turn by turn; the answer appears as it becomes final.
 
     /help lists what can be asked of the conversation itself. Arrow keys edit the line and bring
     back earlier ones.
     """
     DecodeParams.from_mapping(decode_options)  # a bad option is an error before the model is loaded
-    llm = load(engine_options)
+    llm = load(engine)
     if llm.tokenizer is None:
         raise UserError("this model has no tokenizer, so it cannot chat")
     conversation = Conversation(llm, decode_options)

@@ -80,24 +80,13 @@ def _apply(context: typer.Context, path: Path | None) -> Path | None:
             flag = "--" + name.replace("_", "-")
             raise UserError(f"{path}: {context.info_name} has no option {flag}")
         if value is not None:
-            defaults[options[name].name] = _as_given(f"{path}: {name}", options[name], value)
+            defaults[options[name].name] = _as_given(options[name], value)
     context.default_map = {**(context.default_map or {}), **defaults}
     return path
 
 
-def _as_given(what: str, option: Any, value: Any) -> Any:
-    """A value as the command line would give it: a word, words, or true and false for a flag."""
-    values = value if isinstance(value, list) else [value]
-    takes = ""
-    if option.is_flag:
-        takes = "" if isinstance(value, bool) else "true or false"
-    elif not all(isinstance(each, str | bool | int | float) for each in values):
-        takes = "a text, a number or a list of them"
-    elif isinstance(value, list) and not option.multiple:
-        takes = "one value"
-    if takes:
-        raise UserError(f"{what} is {value!r}, but takes {takes}")
-    if option.is_flag:
-        return value
-    words = [str(each).lower() if isinstance(each, bool) else str(each) for each in values]
-    return words if option.multiple else words[0]
+def _as_given(option: Any, value: Any) -> Any:
+    """A value as the command line would give it: words, or true and false for a flag."""
+    if option.multiple:
+        return [str(each) for each in (value if isinstance(value, list) else [value])]
+    return value if option.is_flag else str(value)

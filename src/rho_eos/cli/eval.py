@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rho_eos.cli import options
-from rho_eos.cli.options import listed
 from rho_eos.cli.running import CONTINUE, open_executor, progress_bars
+from rho_eos.config import EngineConfig
 
 if TYPE_CHECKING:
     from rho_eos.evals.runs.evaluation import Progress
@@ -18,21 +18,15 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    engine_options: dict[str, Any],
+    engine: EngineConfig,
+    measured: options.Measured,
     decode_options: dict[str, Any],
-    out: Path = typer.Option(..., "--out", "-o", help="Folder of this run. Run again to continue."),
-    tasks: str = typer.Option("", help="Names, separated by commas: {tasks}."),
     task_file: list[Path] | None = typer.Option(
         None, metavar="FILE", help="A task described in a YAML file; may be given repeatedly."
     ),
-    limit: options.Limit = None,
-    repeats: options.Repeats = 1,
-    shuffle_seed: options.ShuffleSeed = None,
-    data: options.Data = None,
     sweep: Path | None = typer.Option(
         None, help="A YAML file of several policies by name; each gets a folder in --out."
     ),
-    unsafe_code: options.UnsafeCode = False,
     ray: options.RayAddress = None,
     ray_actors: options.RayActors = None,
 ) -> int:
@@ -55,7 +49,6 @@ def evaluate(
     """
     from rich.console import Console
 
-    from rho_eos.config import EngineConfig
     from rho_eos.evals.runs.evaluation import Evaluation, evaluate, find_data
     from rho_eos.evals.runs.report import summary_table, write_summary
     from rho_eos.evals.runs.sources import AnswerSource, GoldAnswers, ModelAnswers
@@ -63,24 +56,24 @@ def evaluate(
     from rho_eos.evals.runs.table import show
     from rho_eos.evals.tasks.task_file import read_task_file
 
-    names = tuple(listed(tasks))
+    out, names = measured.folder, tuple(measured.task_names)
     file_tasks = tuple(read_task_file(path) for path in task_file or [])
     policies = {out: params_of(decode_options)}
     if sweep is not None:
         policies = {
             out / name: params for name, params in read_sweep(sweep, decode_options).items()
         }
-    config = EngineConfig.from_mapping(engine_options)
     cells = {
         folder: Evaluation(
             tasks=names,
             file_tasks=file_tasks,
-            engine=config if params else None,
+            engine=engine if params else None,
             params=params,
-            limit=limit,
-            repeats=repeats,
-            shuffle_seed=shuffle_seed,
-            data=find_data(names, data or []),
+            limit=measured.limit,
+            skip=measured.skip,
+            repeats=measured.repeats,
+            shuffle_seed=measured.shuffle_seed,
+            data=find_data(names, measured.data),
         )
         for folder, params in policies.items()
     }
@@ -88,13 +81,13 @@ def evaluate(
 
     @cache
     def open_model() -> AnswerSource:
-        with console.status(f"loading {config.model}"):
-            return ModelAnswers(open_executor(ray, ray_actors, engine_options))
+        with console.status(f"loading {engine.model}"):
+            return ModelAnswers(open_executor(ray, ray_actors, engine))
 
     def run(cell: Evaluation, folder: Path) -> "list[Line]":
         source = open_model if cell.engine else GoldAnswers
         with _bars(console, folder.name) as show_progress:
-            return evaluate(cell, folder, source, unsafe_code, show_progress)
+            return evaluate(cell, folder, source, measured.unsafe_code, show_progress)
 
     summaries = []
     for folder, cell in cells.items():

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,12 @@ import typer
 
 from rho_eos.base.errors import UserError
 from rho_eos.cli.options import InOrder, Overwrite, Raw, RayActors, RayAddress, Suffix
-from rho_eos.cli.running import check_distinct, open_executor, opened, prepared, run_job
+from rho_eos.cli.running import check_distinct, open_executor, prepared, run_job
+from rho_eos.config import EngineConfig
 
 
 def generate(
-    engine_options: dict[str, Any],
+    engine: EngineConfig,
     decode_options: dict[str, Any],
     prompt: str | None = typer.Argument(None, help="The prompt; read from stdin if not given."),
     json_output: bool = typer.Option(
@@ -80,7 +82,7 @@ def generate(
     if template_file is not None:
         if template is not None:
             raise UserError("give either --template or --template-file, not both")
-        template = _read_text(template_file)
+        template = _read(template_file, "UTF-8", bytes.decode)
     if (input_file is None) != (output_file is None):
         raise UserError("--input and --output go together")
     if trace_file is not None:
@@ -89,18 +91,17 @@ def generate(
         if any(each is not None for each in (prompt, suffix, template, schema)):
             raise UserError("a prompt, --suffix, --template or --schema does not go with --input")
         check_distinct({"--input": input_file, "--output": output_file, "--trace-file": trace_file})
-        from rho_eos.config import EngineConfig
         from rho_eos.evals.runs.provenance import model_hash
         from rho_eos.files.generate_job import GenerateJob
+        from rho_eos.models.loading import open_checkpoint
 
-        config = EngineConfig.from_mapping(engine_options)
         job = GenerateJob(
             defaults=decode_options,
             raw=raw,
-            model=config.model,
-            special=opened(engine_options).special,
-            model_hash=model_hash(config),
-            executor=partial(open_executor, ray, ray_actors, engine_options),
+            model=engine.model,
+            special=open_checkpoint(engine).special,
+            model_hash=model_hash(engine),
+            executor=partial(open_executor, ray, ray_actors, engine),
             n=n,
             commits=commits,
             trace=trace_file,
@@ -119,9 +120,9 @@ def generate(
     from rho_eos.files.traces import open_trace, trace_lines
     from rho_eos.text.ask import Ask
 
-    form = None if schema is None else _read_json(schema)
+    form = None if schema is None else _read(schema, "JSON", json.loads)
     ask = Ask(prompt, decode_options, n=n, raw=raw, suffix=suffix, template=template, schema=form)
-    requests, loaded = prepared(engine_options, ask)
+    requests, loaded = prepared(engine, ask)
     with nullcontext() if trace_file is None else open_trace(trace_file, overwrite=True) as traces:
         outputs = loaded().run(requests)
         if traces is not None:
@@ -136,18 +137,11 @@ def generate(
     return 0
 
 
-def _read_text(path: Path) -> str:
-    """The text of a file byte for byte: line ends stay as they are."""
+def _read(path: Path, kind: str, parse: Callable[[bytes], Any]) -> Any:
+    """A file's content. Of a text every byte counts: line ends stay as they are."""
     try:
-        return path.read_bytes().decode("utf-8")
+        return parse(path.read_bytes())
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"cannot read {path}: it is not UTF-8") from error
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(_read_text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise UserError(f"cannot read {path}: it is not JSON") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"cannot read {path}: it is not {kind}") from error

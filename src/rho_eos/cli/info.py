@@ -1,21 +1,15 @@
 """`rho-eos info`: what a checkpoint is, without loading its weights, or fetching them."""
 
-from typing import Any
-
 from rho_eos.cli.options import Model
+from rho_eos.config import EngineConfig
 
 
-def info(engine_options: dict[str, Any], name: Model = None) -> int:
+def info(engine: EngineConfig, name: Model = None) -> int:
     """Show family, parameters, special ids, types and memory of a model."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from rho_eos.config import EngineConfig
     from rho_eos.models.loading import open_checkpoint
     from rho_eos.models.placement import choose_device, describe
 
-    named = {} if name is None else {"model": name}
-    config = EngineConfig.from_mapping(engine_options | named)
+    config = engine if name is None else engine.replaced(model=name)
     checkpoint = open_checkpoint(config)
     placement = describe(config, checkpoint, choose_device(config.device))
     model, special, tokenizer = checkpoint.config, checkpoint.special, checkpoint.tokenizer
@@ -44,8 +38,6 @@ def info(engine_options: dict[str, Any], name: Model = None) -> int:
         + (f", {missing} of them not fetched yet" if missing else ""),
         "would run on": placement.sentence,
     }
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for what, value in rows.items():
-        table.add_row(what, value)
-    Console(highlight=False, soft_wrap=True).print(table, markup=False)
+        print(f"{what:<15}{value}")
     return 0

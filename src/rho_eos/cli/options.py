@@ -4,7 +4,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import Field
 from typer.core import TyperCommand
+
+from rho_eos.base.settings import Settings, Texts, setting
 
 Raw = Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")]
 Suffix = Annotated[
@@ -26,6 +29,10 @@ InOrder = Annotated[
     ),
 ]
 
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only list what would be run, and its rough cost.")
+]
+
 # Of commands that can run on a cluster.
 RayAddress = Annotated[
     str | None,
@@ -43,33 +50,28 @@ RayActors = Annotated[
     ),
 ]
 
-# Of commands that measure a model on tasks.
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures, all answers.")]
-Tasks = Annotated[
-    str, typer.Option(help="Names, separated by commas, in place of those that suit the model.")
-]
-Limit = Annotated[int | None, typer.Option(help="Only so many samples of each task.")]
-Skip = Annotated[
-    int,
-    typer.Option(
-        help="Leave out so many samples of each task first. So settings can be chosen on other "
-        "samples than those that are reported."
-    ),
-]
-Repeats = Annotated[int, typer.Option(help="Ask everything so many times.")]
-ShuffleSeed = Annotated[
-    int | None, typer.Option(help="Take samples at random instead of the first ones.")
-]
-Data = Annotated[
-    list[str] | None,
-    typer.Option(help="A benchmark's file, PATH or TASK=PATH; without it, from the Hub."),
-]
-UnsafeCode = Annotated[
-    bool, typer.Option("--unsafe-code", help="Run model-written code unconfined if need be.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only list what would be run, and its rough cost.")
-]
+
+class Measured(Settings):
+    """How commands measure a model on tasks."""
+
+    out: str = Field(description="folder for all answers and tables; run again to continue")
+    tasks: str = setting(
+        "", "names, separated by commas: {tasks}; studies have a default that suits the model"
+    )
+    limit: int | None = setting(None, "only so many samples of each task", ge=1)
+    skip: int = setting(0, "leave out so many samples of each task first", ge=0)
+    repeats: int = setting(1, "ask everything so many times", ge=1)
+    shuffle_seed: int | None = setting(None, "take samples at random, not the first ones", ge=0)
+    data: Texts = setting((), "a benchmark's file, PATH or TASK=PATH; without it, from the Hub")
+    unsafe_code: bool = setting(False, "run model-written code unconfined if need be")
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.out)
+
+    @property
+    def task_names(self) -> list[str]:
+        return listed(self.tasks)
 
 
 def listed(text: str) -> list[str]:

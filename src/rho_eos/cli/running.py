@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rho_eos.base.errors import UserError, needs_extra
-from rho_eos.views.announced import load, remark_on
+from rho_eos.config import EngineConfig
+from rho_eos.views import announced
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,50 +23,45 @@ if TYPE_CHECKING:
 CONTINUE = "run the same command again to continue"
 
 
-def opened(engine_options: dict[str, Any]) -> "Checkpoint":
-    """A model's checkpoint without its weights, so that what is wrong is said before they load."""
-    from rho_eos.base.plugins import load_plugins
-    from rho_eos.config import EngineConfig
+def load(config: EngineConfig, checkpoint: "Checkpoint | None" = None) -> "LLM":
+    """Load a model, and say on which device and in which precision it runs."""
+    return announced.load(options_of(config), checkpoint)
+
+
+def options_of(config: EngineConfig) -> dict[str, Any]:
+    """What was given, for another process or a class that checks it again."""
+    return config.model_dump(exclude_unset=True)
+
+
+def prepared(config: EngineConfig, ask: "Ask") -> "tuple[list[Request], Callable[[], LLM]]":
+    """The requests of an ask, and what loads the model for them: what is wrong with an ask is said
+    before weights are loaded."""
     from rho_eos.models.loading import open_checkpoint
-
-    config = EngineConfig.from_mapping(engine_options)
-    load_plugins(config.plugin)
-    return open_checkpoint(config)
-
-
-def prepared(
-    engine_options: dict[str, Any], ask: "Ask"
-) -> "tuple[list[Request], Callable[[], LLM]]":
-    """The requests of an ask, and what loads the model for them."""
-    from rho_eos.config import EngineConfig
     from rho_eos.text.preparation import Preparer
 
-    config = EngineConfig.from_mapping(engine_options)
-    checkpoint = opened(engine_options)
+    checkpoint = open_checkpoint(config)
 
     def loaded() -> "LLM":
-        llm = load(engine_options, checkpoint)
-        remark_on(config.model, ask.prompt, beside=ask.suffix or ask.template)
+        llm = load(config, checkpoint)
+        announced.remark_on(config.model, ask.prompt, beside=ask.suffix or ask.template)
         return llm
 
     return Preparer(checkpoint, config).prepare(ask), loaded
 
 
-def open_executor(
-    address: str | None, actors: int | None, engine_options: dict[str, Any]
-) -> "Executor":
+def open_executor(address: str | None, actors: int | None, config: EngineConfig) -> "Executor":
     """Who decodes: the model in this process or, with an address, a pool on a Ray cluster."""
     from rho_eos.files.jobs import Executor
 
     if address is None:
         if actors is not None:
             raise UserError("--ray-actors goes with --ray")
-        return Executor.of(load(engine_options))
+        return Executor.of(load(config))
     try:
         from rho_eos.cluster.ray_data import open_pool
     except ModuleNotFoundError as error:
         raise needs_extra("--ray", error.name, "ray") from error
-    return open_pool(address, actors, engine_options).executor
+    return open_pool(address, actors, options_of(config)).executor
 
 
 def check_distinct(files: dict[str, Path | None]) -> None:

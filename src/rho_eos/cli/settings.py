@@ -9,12 +9,18 @@ from pydantic.fields import FieldInfo
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.settings import Settings, choices, from_word, item_of, kinds
+from rho_eos.cli.options import Measured
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.schema import AXES, Parameter, choices_of, from_words, parameters
 from rho_eos.server.config import ServerConfig
 
-_PANELS = {EngineConfig: "Model and machine", ServerConfig: "Server"}
+_PANELS: dict[type[Settings], str] = {
+    Measured: "Measuring",
+    EngineConfig: "Model and machine",
+    ServerConfig: "Server",
+}
+_SHORT = {"model": ["-m"], "out": ["-o"]}
 _AXIS_PANELS = {
     None: "Decoding",
     "policy": "Length policy",
@@ -28,9 +34,9 @@ Command = Callable[..., Any]
 def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
     """Give a command an option for every setting of `classes`.
 
-    For each class the command receives, first, a mapping of what was given on the command line, for
-    `from_mapping` to check. A command that takes no decoding parameters still has the options of
-    the cache: they are the engine's defaults for requests that do not name one.
+    For each class the command receives, first, its checked settings; of decoding a mapping of what
+    was given, which may be defaults for many requests. A command that takes no decoding parameters
+    still has the options of the cache: they are the engine's defaults.
     """
 
     def decorate(command: Command) -> Command:
@@ -51,9 +57,8 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
 
         def run(**values: Any) -> Any:
             asked = _decoding({n: values[n] for n in decoding if values[n] is not None})
+            values["defaults"] = None if decodes else asked or None
             given = [asked if cls is DecodeParams else _given(cls, values) for cls in classes]
-            if asked and not decodes:
-                given[classes.index(EngineConfig)]["defaults"] = asked
             return command(*given, **{each.name: values[each.name] for each in own})
 
         options = [
@@ -83,13 +88,14 @@ def _decoding(given: dict[str, Any]) -> dict[str, Any]:
     return given if given.get("policy") == "gold" else from_words(given)
 
 
-def _given(cls: type[Settings], values: dict[str, Any]) -> dict[str, Any]:
-    """What was given, each word as the type of its field; ranges are checked with the rest."""
-    return {
+def _given(cls: type[Settings], values: dict[str, Any]) -> Settings:
+    """What was given, each word as the type of its field, and all of it checked."""
+    given = {
         name: from_word(name, field, value) if isinstance(value, str | list) else value
         for name, field in cls.model_fields.items()
         if (value := values.get(name)) is not None
     }
+    return cls.from_mapping(given)
 
 
 def _described(parameter: Parameter) -> str:
@@ -100,7 +106,7 @@ def _described(parameter: Parameter) -> str:
     meanings: dict[str, dict[str, Any]] = {}
     for owner, field in parameter.owners.items():
         meanings.setdefault(_told(field), {})[owner.partition(" ")[2]] = field.default
-    told = []
+    told: list[str] = []
     for meaning, defaults in sorted(meanings.items(), key=lambda each: -len(each[1])):
         shared = not told and (parameter.axis is None or parameter.everywhere)
         told.append(("" if shared else f"{', '.join(defaults)}: ") + meaning + _default(defaults))
@@ -117,11 +123,9 @@ def _default(defaults: Mapping[str, Any]) -> str:
     """The default in brackets, with those of owners that have another one."""
     first, *_ = defaults.values()
     others = {name: value for name, value in defaults.items() if value != first}
-    if not others and (first is None or first is False or first == ()):
+    if not others and (first in (None, ()) or isinstance(first, bool)):
         return ""
-    shown = "; ".join(
-        [f"default: {first}", *(f"{name}: {value}" for name, value in others.items())]
-    )
+    shown = "; ".join(f"{name}: {value}" for name, value in {"default": first, **others}.items())
     return f" [{shown}]"
 
 
@@ -133,7 +137,7 @@ def _option(name: str, field: FieldInfo, help: str, panel: str) -> inspect.Param
         help += f"; --no-{flag[2:]} turns it off"
     info = typer.Option(
         f"{flag}/--no-{flag[2:]}" if kind is bool else flag,
-        *(["-m"] if name == "model" else []),
+        *_SHORT.get(name, []),
         help=help.replace("[", r"\["),  # no markup in it
         show_default=False,
         rich_help_panel=panel,

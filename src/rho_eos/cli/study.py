@@ -3,24 +3,45 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rho_eos.cli.options import Measured
 from rho_eos.cli.running import CONTINUE, open_executor, progress_bars
+from rho_eos.config import EngineConfig
 
 if TYPE_CHECKING:
     from rho_eos.evals.runs.evaluation import Progress
     from rho_eos.evals.runs.sources import AnswerSource
+    from rho_eos.evals.studies.cost import Scale
     from rho_eos.evals.studies.result import Result
     from rho_eos.evals.studies.study import Cell, Plan, Study, Watch
+
+
+def make_study(
+    config: EngineConfig, measured: Measured, scale: "Scale", plans: "Sequence[Plan]"
+) -> "Study":
+    """What all runs of the plans have in common."""
+    from rho_eos.evals.runs.evaluation import find_data
+    from rho_eos.evals.studies.study import Study
+
+    tasks = list(dict.fromkeys(task for plan in plans for task in plan.tasks))
+    return Study(
+        config=config,
+        scale=scale,
+        folder=measured.folder,
+        limit=measured.limit,
+        skip=measured.skip,
+        repeats=measured.repeats,
+        shuffle_seed=measured.shuffle_seed,
+        data=find_data(tasks, measured.data),
+    )
 
 
 def run_study(
     study: "Study",
     plans: "Sequence[Plan]",
-    engine_options: dict[str, Any],
     run: "Callable[[Callable[[], AnswerSource], Watch], list[Result]]",
-    page: Path,
+    page: str,
     dry_run: bool,
 ) -> int:
     """Run it with a progress bar, and print its tables and where its page is. The model is loaded
@@ -37,7 +58,7 @@ def run_study(
 
     @cache
     def open_model() -> "AnswerSource":
-        return ModelAnswers(open_executor(None, None, engine_options))
+        return ModelAnswers(open_executor(None, None, study.config))
 
     try:
         with _bar(console, cells) as watch:
@@ -51,7 +72,7 @@ def run_study(
             print(f"\n{section}")
             show(table, "terminal")
         print("\n".join([*result.notes, *result.verdict_lines()]).replace("**", ""))
-    print(f"\n{page}")
+    print(f"\n{study.folder / page}")
     return 0
 
 

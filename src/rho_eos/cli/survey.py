@@ -7,24 +7,18 @@ import typer
 from rho_eos.base.errors import UserError
 from rho_eos.cli import options
 from rho_eos.cli.options import listed
-from rho_eos.cli.study import run_study
+from rho_eos.cli.study import make_study, run_study
+from rho_eos.config import EngineConfig
 
 ELSEWHERE = {"policy": "--policies", "initial_length": "--lengths"}
 
 
 def survey(
-    engine_options: dict[str, Any],
-    out: options.Out,
+    engine: EngineConfig,
+    measured: options.Measured,
     name: str = typer.Argument(
         ..., help="lengths; or stress, for a model that may compress its answers"
     ),
-    tasks: options.Tasks = "",
-    limit: options.Limit = None,
-    skip: options.Skip = 0,
-    repeats: options.Repeats = 1,
-    shuffle_seed: options.ShuffleSeed = None,
-    data: options.Data = None,
-    unsafe_code: options.UnsafeCode = False,
     policies: str = typer.Option(
         "", help="Run only these, separated by commas: fixed, asym, scout, …"
     ),
@@ -52,31 +46,18 @@ def survey(
 
       rho-eos survey stress --model terse --lengths 16,64 --with threshold=0.9 --dry-run --out x
     """
-    from rho_eos.config import EngineConfig
-    from rho_eos.evals.runs.evaluation import find_data
     from rho_eos.evals.studies.cost import scale_of
-    from rho_eos.evals.studies.study import Study
     from rho_eos.evals.studies.survey import plan_survey, run_survey
 
-    config = EngineConfig.from_mapping(engine_options)
-    scale = scale_of(config)
+    scale = scale_of(engine)
     asked = listed(policies), listed(lengths), _values(values or [])
-    plan = plan_survey(name, listed(tasks) or scale.tasks, *asked)
-    study = Study(
-        config=config,
-        scale=scale,
-        folder=out,
-        limit=limit,
-        skip=skip,
-        repeats=repeats,
-        shuffle_seed=shuffle_seed,
-        data=find_data(plan.tasks, data or []),
-    )
+    plan = plan_survey(name, measured.task_names or scale.tasks, *asked)
+    study = make_study(engine, measured, scale, [plan])
 
     def run(open_model: Any, watch: Any) -> Any:
-        return [run_survey(study, plan, open_model, watch, unsafe_code)]
+        return [run_survey(study, plan, open_model, watch, measured.unsafe_code)]
 
-    return run_study(study, [plan], engine_options, run, out / f"{name}.md", dry_run)
+    return run_study(study, [plan], run, f"{name}.md", dry_run)
 
 
 def _values(given: list[str]) -> dict[str, list[str]]:

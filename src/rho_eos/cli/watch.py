@@ -7,10 +7,11 @@ import typer
 
 from rho_eos.cli.options import Raw, Suffix
 from rho_eos.cli.running import prepared
+from rho_eos.config import EngineConfig
 
 
 def watch(
-    engine_options: dict[str, Any],
+    engine: EngineConfig,
     decode_options: dict[str, Any],
     prompt: str = typer.Argument(..., help="The prompt."),
     raw: Raw = False,
@@ -31,7 +32,7 @@ def watch(
     from rho_eos.views.screen import Screen, closing_line, plain_line
 
     ask = Ask(prompt, decode_options, raw=raw, suffix=suffix)
-    [request], loaded = prepared(engine_options, ask)
+    [request], loaded = prepared(engine, ask)
     llm = loaded()
     console = Console(highlight=False)
     events = llm.engine.follow(llm.engine.submit(request, Detail.STEPS))
