@@ -21,12 +21,7 @@ _PANELS: dict[type[Settings], str] = {
     ServerConfig: "Server",
 }
 _SHORT = {"model": ["-m"], "out": ["-o"]}
-_AXIS_PANELS = {
-    None: "Decoding",
-    "policy": "Length policy",
-    "commit": "Commit rule",
-    "cache": "Cache",
-}
+_PARTS = {None: "Decoding", "policy": "Length policy", "commit": "Commit rule", "cache": "Cache"}
 
 Command = Callable[..., Any]
 
@@ -69,7 +64,7 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
             if name != "defaults"
         ]
         for name, each in decoding.items():
-            options.append(_option(name, each.field, _described(each), _AXIS_PANELS[each.axis]))
+            options.append(_option(name, each.field, _described(each), _PARTS[each.axis]))
         return dressed(run, command, [*own, *options])
 
     return decorate

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rho_eos.cli.options import Measured
-from rho_eos.cli.running import CONTINUE, open_executor, progress_bars
+from rho_eos.cli.running import CONTINUE, load, progress_bars
 from rho_eos.config import EngineConfig
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def run_study(
     when it is first needed."""
     from rich.console import Console
 
-    from rho_eos.evals.runs.sources import ModelAnswers
+    from rho_eos.evals.runs.sources import EngineAnswers
     from rho_eos.evals.runs.table import show
 
     cells = study.cells(plans)
@@ -58,7 +58,7 @@ def run_study(
 
     @cache
     def open_model() -> "AnswerSource":
-        return ModelAnswers(open_executor(None, None, study.config))
+        return EngineAnswers(load(study.config))
 
     try:
         with _bar(console, cells) as watch:
