@@ -10,10 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import typer
 from rich.cells import cell_len
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.text.ask import Request
+from rho_eos.cli import make_app
+from rho_eos.text.ask import Ask
 from rho_eos.views.screen import Screen
 from tests import forks
 from tests.evals.command import Run
@@ -44,10 +46,26 @@ def test_help_waits_for_nothing_that_it_does_not_need() -> None:
 
 def test_help_says_where_policies_differ(run: Run) -> None:
     told = " ".join(run("generate", "--help").out.replace("│", " ").split())
-    assert "no end is in sight; scout: MASKs to keep open behind the block" in told
-    assert "the first of them is committed; scout: 0.05 (" in told
-    assert "cal: MASKs that a gap starts with (8)" in told
-    assert "fixed: commit an equal share in each of so many steps, instead of the τ rule (" in told
+    assert "commit within one block at a time; none: anywhere [default: 32]; blocks: " in told
+    assert "dreamon: MASKs that a gap starts with [default: 8; dreamon: 16]" in told
+    assert "klass: commit only candidates more confident than this [default: 0.9]" in told
+    assert "stop once the text is complete; same text, fewer steps; --no-early-stop turns" in told
+    assert "one of none, window [default: none]" in told
+
+
+def test_help_cuts_no_name_and_leaves_room_for_sentences(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ("generate", "serve", "eval", "survey", "reproduce", "batch"):
+        lines = [line for line in run(command, "--help").out.splitlines() if "│" in line]
+        assert not any("…" in line.split("--", 1)[-1].split()[0] for line in lines if "--" in line)
+        names = {word for line in lines for word in line.split() if word.startswith("--")}
+        app = typer.main.get_command(make_app())
+        known = {name for each in app.commands[command].params for name in each.opts}
+        assert {name for name in known if name.startswith("--")} <= names, command
+        panel = [line for line in lines if re.match(r"│[ *]+--", line)]
+        assert max(len(re.split(r" {2,}", line.strip("│ "))[0]) for line in panel) <= 36
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
@@ -324,7 +342,7 @@ def test_watch_without_a_terminal_prints_a_line_per_step(run: Run) -> None:
 
 def test_watch_says_what_a_step_found_out(run: Run) -> None:
     result = run("watch", "hello", "--delay", "0", "--policy", "scout", "--max-new-tokens", "300")
-    [found] = re.findall(r"^step +2 .*\n +256 MASKs confirm (\d+)%", result.out, re.M)
+    [found] = re.findall(r"^step +1 .*\n +256 MASKs confirm (\d+)%", result.out, re.M)
     assert result.code == 0 and int(found) <= 100
 
 
@@ -347,7 +365,8 @@ def test_watch_uses_the_width_it_has(columns: int, byte_checkpoint: Path) -> Non
 
     llm = LLM(str(byte_checkpoint))
     params = DecodeParams(initial_length=480, max_new_tokens=480)
-    screen = Screen(llm, Request("", [], params))
+    [request] = llm.preparer.prepare(Ask("hello", params))
+    screen = Screen(llm, request)
     screen.show(next(iter(llm.stream("hello", params))))
     console = Console(width=columns, height=40, file=io.StringIO())
     with console.capture() as drawn:
@@ -363,9 +382,9 @@ def test_watch_uses_the_width_it_has(columns: int, byte_checkpoint: Path) -> Non
 def test_a_server_may_be_given_the_cache_of_requests_that_do_not_say(run: Run) -> None:
     page = run("serve", "--help").out
     assert "--cache " in page and "--cache-window" in page and "--defaults" not in page
-    for words in (("--cache", "x"), ("--cache-window", "0")):
+    for words in (("--cache", "x"), ("--cache", "window", "--cache-window", "0")):
         refused = run("serve", "tiny", "--port", "0", *words)
-        assert refused.code == 2 and words[0][2:].replace("-", "_") + " is " in refused.err
+        assert refused.code == 2 and words[-2][2:].replace("-", "_") + " is " in refused.err
 
 
 def test_bare_prints_the_help(run: Run) -> None:

@@ -11,7 +11,8 @@ from rho_eos.base.errors import UserError
 from rho_eos.base.settings import Settings, Texts, from_word, setting
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams, merged
-from rho_eos.decoding.registry import find_policy, policies
+from rho_eos.decoding.registry import policies
+from rho_eos.views.narration import signal_name
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_an_unknown_key_is_named_with_the_known_ones(
         ({"policy": "fixed", "spare_content": True}, "spare_content", ["rho-eos"]),
         ({"policy": "daedal", "preset": "sym"}, "preset", ["rho-eos"]),
         ({"policy": "released", "signal": "density"}, "signal", ["rho-eos", "daedal"]),
-        ({"steps": 8}, "steps", ["fixed"]),
+        ({"commit": "factor", "threshold": 0.5}, "threshold", ["klass", "quota", "threshold"]),
     ],
 )
 def test_a_parameter_of_another_policy_is_refused(
@@ -228,14 +229,12 @@ def test_defaults_are_the_published_ones() -> None:
         ({}, "ρ"),
         ({"policy": "daedal"}, "EOS confidence"),
         ({"policy": "released"}, "EOS confidence"),
-        ({"preset": "released"}, "EOS confidence"),  # as files of the first version say it
         ({"signal": "confidence"}, "EOS confidence"),
         ({"policy": "daedal", "signal": "density"}, "ρ"),
     ],
 )
 def test_the_signal_follows_the_policy_unless_given(given: dict[str, str], signal: str) -> None:
-    params = DecodeParams.from_mapping(given)
-    assert find_policy(params.policy).signal_name(params) == signal
+    assert signal_name(DecodeParams.from_mapping(given)) == signal
 
 
 def test_a_single_stop_string_is_a_list_of_one() -> None:

@@ -96,9 +96,9 @@ def test_a_plugin_in_the_file_brings_its_options(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("port: [1, 2]", "port is [1, 2], but takes one value"),
-        ("ray: maybe", "ray is 'maybe', but takes true or false"),
-        ("port: {a: 1}", "takes a text, a number or a list of them"),
+        ("port: [1, 2]", "port is '[1, 2]', but takes an integer"),
+        ("ray: maybe", "'--ray'"),
+        ("port: {a: 1}", "but takes an integer"),
         ("port: x", "port is 'x', but takes an integer"),
         ("config: other.yaml", "has no option --config"),
         ("- port", "holds no options"),

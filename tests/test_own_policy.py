@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rho_eos import LLM, DecodeParams, Policy, Step, UserError, register_policy
-from rho_eos.base.plugins import load_plugin, plugins_in, without_plugins
-from rho_eos.decoding import registry
+from rho_eos.base.plugins import load_plugin
+from rho_eos.cli.config_file import split
 from rho_eos.decoding.registry import POLICIES, find_policy, policies
 from rho_eos.decoding.schema import schema
 from tests.evals.command import Command
@@ -107,7 +107,7 @@ def test_it_is_a_row_of_the_reproduction(command: Command, tmp_path: Path) -> No
     result = command(
         "reproduce", "main", "--plugin", EXAMPLE, "--dry-run", "--limit", 2, "--out", tmp_path
     )
-    assert result.code == 0 and "Until EOS" in result.out
+    assert result.code == 0 and "until-eos" in result.out
 
 
 def test_a_file_of_requests_names_it_line_by_line(command: Command, tmp_path: Path) -> None:
@@ -137,14 +137,14 @@ def test_lm_eval_takes_its_parameters() -> None:
 
 def test_a_command_line_without_its_plugins() -> None:
     words = ["run", "--plugin", "a.py", "--tasks", "x", "--plugin=b.py", "--limit", "3"]
-    assert plugins_in(words) == ["a.py", "b.py"]
-    assert without_plugins(words) == ["run", "--tasks", "x", "--limit", "3"]
+    assert split(words, "--plugin") == (["a.py", "b.py"], ["run", "--tasks", "x", "--limit", "3"])
+    assert split(["run", "--plugin"], "--plugin") == ([], ["run"])
 
 
 def test_the_schema_describes_it() -> None:
     load_plugin(str(EXAMPLE))
-    described = schema()["policies"]["until-eos"]
-    assert described["title"] == "Until EOS" and "no open position" in described["summary"]
+    described = schema()["axes"]["policy"]["until-eos"]
+    assert "no open position" in described["summary"]
     chunk = described["parameters"]["chunk"]
     assert (chunk["type"], chunk["default"], chunk["bounds"]) == (
         "integer",
@@ -166,8 +166,8 @@ def test_python_takes_a_plugin_too(byte_checkpoint: Path) -> None:
         ("no.such.module", "plugin 'no.such.module' cannot be imported: ModuleNotFoundError"),
         ("broken.py", "cannot be imported: ZeroDivisionError: division by zero"),
         ("taken.py", "a policy named 'fixed' is registered already"),
-        ("nameless.py", "Nameless needs a name to be registered by"),
-        ("params.py", "the Params of policy 'odd' must be a subclass of DecodeParams"),
+        ("nameless.py", "None is no name for a policy"),
+        ("params.py", "the Params of policy Odd must be a subclass of DecodeParams"),
     ],
 )
 def test_a_plugin_that_cannot_be_used_is_one_sentence(
@@ -197,13 +197,12 @@ def test_a_file_is_imported_once_however_it_is_named(
 
 
 @pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Packages]:
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Packages:
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
-    registry._load.cache_clear()
-    yield Packages(folder, "rho_eos.policies")
-    registry._load.cache_clear()
+    monkeypatch.setattr(POLICIES, "_others_loaded", False)
+    return Packages(folder, "rho_eos.policies")
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def _in_command(command: str) -> Iterator[str]:
             prompt = word
         else:
             break
-    if prompt is not None and model == "tiny":
+    if prompt not in (None, "…") and model == "tiny":
         yield prompt
 
 

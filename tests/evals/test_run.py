@@ -240,7 +240,7 @@ def test_a_model_is_measured_and_the_sandbox_recorded(
 ) -> None:
     require_sandbox()
     words = ("eval", "-m", byte_checkpoint, "--tasks", "tiny-math,tiny-mbpp", "--limit", "2")
-    result = command(*words, "--batch-size", "2", "--trace", *SHORT, "--out", tmp_path)
+    result = command(*words, "--max-rows", "2", "--trace", *SHORT, "--out", tmp_path)
     assert result.code == 0, result.err
     lines = read_samples(tmp_path, traces=True)
     assert len(lines) == 4
@@ -310,7 +310,7 @@ def test_interrupted_for_real_the_same_command_continues(
 ) -> None:
     samples = tmp_path / "run" / "samples.jsonl"
     words = ["-m", "rho_eos", "eval", "-m", byte_checkpoint]
-    words += ["--tasks", "tiny-math,tiny-gsm", "--limit", "20", "--batch-size", "1"]
+    words += ["--tasks", "tiny-math,tiny-gsm", "--limit", "20", "--max-rows", "1"]
     words += [*SHORT, "--threshold", "1", "--out", tmp_path / "run"]
     with (tmp_path / "err").open("w+b") as said:
         process = forks.Fork(*words, stderr=said.fileno(), start_new_session=True)

@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,26 +21,6 @@ from rho_eos.base.errors import UserError
 logger = logging.getLogger(__name__)
 
 
-def plugins_in(words: Sequence[str]) -> list[str]:
-    """The plugins that a command line names: they decide what its other options are."""
-    following = [*words[1:], ""]
-    return [
-        after if word == "--plugin" else word.removeprefix("--plugin=")
-        for word, after in zip(words, following, strict=False)
-        if word == "--plugin" or word.startswith("--plugin=")
-    ]
-
-
-def without_plugins(words: Sequence[str]) -> list[str]:
-    """The same command line for a program that does not know the option."""
-    before = ["", *words[:-1]]
-    return [
-        word
-        for word, previous in zip(words, before, strict=False)
-        if previous != "--plugin" and word != "--plugin" and not word.startswith("--plugin=")
-    ]
-
-
 def load_plugins(names: Iterable[str]) -> None:
     """Import each: a path that ends in .py, or the name of an importable module."""
     for name in names:
@@ -49,12 +29,20 @@ def load_plugins(names: Iterable[str]) -> None:
 
 def load_plugin(name: str) -> None:
     """A plugin that was imported before is not imported again."""
-    if not name.endswith(".py"):
-        _import(name, name)
-        return
     path = Path(name).expanduser().resolve()
-    if not path.is_file():
+    if name.endswith(".py") and not path.is_file():
         raise UserError(f"plugin is {name!r}, but there is no such file")
+    try:
+        if name.endswith(".py"):
+            _import_file(path)
+        else:
+            importlib.import_module(name)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise UserError(f"plugin {name!r} cannot be imported: {why}") from error
+
+
+def _import_file(path: Path) -> None:
     # Two files of one name are two modules, and the same file is the same module everywhere.
     module = f"rho_eos_plugin_{path.stem}_{blake2b(str(path).encode(), digest_size=4).hexdigest()}"
     if module in sys.modules:
@@ -64,10 +52,8 @@ def load_plugin(name: str) -> None:
     sys.modules[module] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(sys.modules[module])
-    except BaseException as error:
+    except BaseException:
         del sys.modules[module]
-        if isinstance(error, Exception):
-            raise _failed(name, error) from error
         raise
 
 
@@ -96,14 +82,3 @@ def absolute(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         str(Path(name).expanduser().resolve()) if name.endswith(".py") else name for name in names
     )
-
-
-def _import(module: str, name: str) -> None:
-    try:
-        importlib.import_module(module)
-    except Exception as error:
-        raise _failed(name, error) from error
-
-
-def _failed(name: str, error: Exception) -> UserError:
-    return UserError(f"plugin {name!r} cannot be imported: {type(error).__name__}: {error}")

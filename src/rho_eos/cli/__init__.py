@@ -7,24 +7,24 @@ import inspect as inspection
 import os
 import re
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from rho_eos import __version__
 from rho_eos.base.errors import StorageError, UserError
-from rho_eos.base.plugins import load_plugins, plugins_in
+from rho_eos.base.plugins import load_plugins
 from rho_eos.cli.batch import batch
 from rho_eos.cli.chat import chat
 from rho_eos.cli.compare import compare
-from rho_eos.cli.config_file import plugins_of_config, with_config
-from rho_eos.cli.eval import EvalCommand, evaluate
+from rho_eos.cli.config_file import plugins_in, with_config
+from rho_eos.cli.eval import evaluate
 from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
 from rho_eos.cli.inspect import inspect
-from rho_eos.cli.lm_eval import lm_eval
+from rho_eos.cli.lm_eval import PASSED_ON, lm_eval
 from rho_eos.cli.models import models
-from rho_eos.cli.ray_options import RayCommand
+from rho_eos.cli.options import Command, Measured
 from rho_eos.cli.reproduce import reproduce
 from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
@@ -57,7 +57,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def options(
+def start(
     context: typer.Context,
     _: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
@@ -76,22 +76,30 @@ def make_app() -> typer.Typer:
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(options)
-    engine = with_settings(EngineConfig)
-    decoding = with_settings(EngineConfig, DecodeParams)
-    app.command(cls=RayCommand)(with_config(decoding(generate)))
-    for command in (decoding(chat), decoding(watch), engine(batch)):
-        app.command()(with_config(command))
-    app.command("eval", cls=EvalCommand)(with_config(decoding(evaluate)))
-    for command in (compare, inspect, engine(survey), engine(reproduce)):
-        app.command()(with_config(command))
-    # Everything after the command is for lm-eval to read, --help included.
-    passed_on = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-    app.command("lm-eval", context_settings=passed_on)(lm_eval)
-    for command in (engine(info), models, with_settings(EngineConfig, ServerConfig)(serve)):
-        app.command()(with_config(command))
-    for each in app.registered_commands:
-        each.help = flowing((each.callback and each.callback.__doc__) or "")
+    app.callback()(start)
+    engine, decoding = with_settings(EngineConfig), with_settings(EngineConfig, DecodeParams)
+    study = with_settings(EngineConfig, Measured)
+    commands: dict[str, Any] = {
+        "generate": decoding(generate),
+        "chat": decoding(chat),
+        "watch": decoding(watch),
+        "batch": engine(batch),
+        "eval": with_settings(EngineConfig, Measured, DecodeParams)(evaluate),
+        "compare": compare,
+        "inspect": inspect,
+        "survey": study(survey),
+        "reproduce": study(reproduce),
+        "lm-eval": lm_eval,
+        "info": engine(info),
+        "models": models,
+        "serve": with_settings(EngineConfig, ServerConfig)(serve),
+    }
+    for name, command in commands.items():
+        about = flowing(command.__doc__ or "")
+        if command is lm_eval:  # which reads everything after its name itself
+            app.command(name, help=about, context_settings=PASSED_ON)(command)
+        else:
+            app.command(name, help=about, cls=Command)(with_config(command))
     return app
 
 
@@ -100,10 +108,7 @@ def main() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     atexit.register(gc.freeze)  # at the end nothing need be collected: the process goes as a whole
     try:
-        words = sys.argv[1:]
-        load_plugins(plugins_in(words))
-        if words[:1] != ["lm-eval"]:  # which has an option of that name itself
-            load_plugins(plugins_of_config(words))
+        load_plugins(plugins_in(sys.argv[1:]))
         code = make_app()(standalone_mode=False) or 0
         sys.stdout.flush()
         sys.exit(code)

@@ -1,33 +1,26 @@
 """`rho-eos batch`: a file in OpenAI's batch format, answered without a server."""
 
 from pathlib import Path
-from typing import Annotated, Any
 
 import typer
 
 from rho_eos.base.errors import needs_extra
-from rho_eos.cli.file_options import InOrder, Overwrite, check_distinct, run_job
-from rho_eos.views.announced import load
+from rho_eos.cli.options import InOrder, Overwrite
+from rho_eos.cli.running import check_distinct, load, run_job
+from rho_eos.config import EngineConfig
 
 
 def batch(
-    engine_options: dict[str, Any],
-    input_file: Annotated[
-        Path,
-        typer.Option(
-            "--input", "-i", help="JSON Lines with custom_id, method, url and body on each line."
-        ),
-    ],
-    output_file: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", help="Where responses go, line by line. Run again to continue."
-        ),
-    ],
-    served_model_name: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="The model's name in the requests, if not its own."),
-    ] = None,
+    engine: EngineConfig,
+    input_file: Path = typer.Option(
+        ..., "--input", "-i", help="JSON Lines with custom_id, method, url and body on each line."
+    ),
+    output_file: Path = typer.Option(
+        ..., "--output", "-o", help="Where responses go, line by line. Run again to continue."
+    ),
+    served_model_name: str | None = typer.Option(
+        None, metavar="TEXT", help="The model's name in the requests, if not its own."
+    ),
     overwrite: Overwrite = False,
     in_order: InOrder = False,
 ) -> int:
@@ -40,8 +33,6 @@ def batch(
 
       rho-eos batch --input requests.jsonl --output responses.jsonl --model tiny
     """
-    from rho_eos.base.plugins import load_plugins
-    from rho_eos.config import EngineConfig
     from rho_eos.evals.runs.provenance import model_hash
     from rho_eos.server.config import MONTH, ServerConfig
 
@@ -52,11 +43,9 @@ def batch(
         raise needs_extra("batch", error.name, "serve") from error
 
     check_distinct({"--input": input_file, "--output": output_file})
-    engine = EngineConfig.from_mapping(engine_options)
-    load_plugins(engine.plugin)
     # Nobody waits for a batch, and what is in flight is bounded by who reads the file.
     config = ServerConfig(
         served_model_name=served_model_name, max_waiting=10**6, deadline_seconds=MONTH
     )
-    job = BatchJob(lambda: Service(load(engine_options), config), model_hash(engine))
-    return run_job(job, input_file, output_file, overwrite, in_order, "answered")
+    job = BatchJob(lambda: Service(load(engine), config), model_hash(engine))
+    return run_job(job, input_file, output_file, overwrite, in_order, verb="answered")

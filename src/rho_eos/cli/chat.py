@@ -6,25 +6,27 @@ from typing import Any
 
 from rho_eos.base.errors import UserError
 from rho_eos.cli.line_editing import line_editing, read_line
+from rho_eos.cli.running import load
+from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.decoding.schema import from_words, parameters
-from rho_eos.views.announced import load, remark_on
+from rho_eos.views.announced import remark_on, say
 
 
-def chat(engine_options: dict[str, Any], decode_options: dict[str, Any]) -> int:
+def chat(engine: EngineConfig, decode_options: dict[str, Any]) -> int:
     """Talk to the model, turn by turn; the answer appears as it becomes final.
 
     /help lists what can be asked of the conversation itself. Arrow keys edit the line and bring
     back earlier ones.
     """
     DecodeParams.from_mapping(decode_options)  # a bad option is an error before the model is loaded
-    llm = load(engine_options)
+    llm = load(engine)
     if llm.tokenizer is None:
         raise UserError("this model has no tokenizer, so it cannot chat")
     conversation = Conversation(llm, decode_options)
-    with line_editing(_words, _complain):
+    with line_editing(_words):
         if sys.stdin.isatty():
-            conversation.say(f"{llm.config.model} · {conversation.params.policy} · /help, /exit")
+            conversation.note(f"{llm.config.model} · {conversation.params.policy} · /help, /exit")
         while (line := read_line()) is not None and conversation.take(line):
             pass
     return 0
@@ -53,24 +55,24 @@ class Conversation:
         try:
             if command is not None:
                 return command(self, values) is not False
-            _complain(
+            say(
                 f"there is no {word}; /help lists what there is, and a line that begins with "
                 "a blank is said to the model"
             )
         except UserError as error:
-            _complain(str(error))
+            say(str(error))
         return True
 
     def help(self, _: list[str]) -> None:
         """this list"""
         for word, command in COMMANDS.items():
-            self.say(f"{USAGE.get(word, word):<18} {command.__doc__}")
+            self.note(f"{USAGE.get(word, word):<18} {command.__doc__}")
 
     def set(self, words: list[str]) -> None:
         """a parameter of decoding, as on the command line; without a value: what it is now"""
         if not words:
             given = ", ".join(f"{name} {value}" for name, value in self.options.items())
-            self.say(given or f"nothing was set: {self.params.policy} with its defaults")
+            self.note(given or f"nothing was set: {self.params.policy} with its defaults")
             return
         name, value = words[0].replace("-", "_"), " ".join(words[1:])
         if value:
@@ -80,13 +82,13 @@ class Conversation:
             self.options = options
         elif name not in type(self.params).model_fields:
             DecodeParams.from_mapping(self.options | {name: value})  # it says what is wrong
-        self.say(f"{name} is {getattr(self.params, name)}")
+        self.note(f"{name} is {getattr(self.params, name)}")
 
     def reset(self, _: list[str]) -> None:
         """forget the conversation"""
         turns = len(self.messages) // 2
         self.messages.clear()
-        self.say(f"forgotten: {turns} turn{'' if turns == 1 else 's'}")
+        self.note(f"forgotten: {turns} turn{'' if turns == 1 else 's'}")
 
     def exit(self, _: list[str]) -> bool:
         """leave; Ctrl-D does too"""
@@ -106,20 +108,20 @@ class Conversation:
                 if event.output is not None:
                     usage = event.output.usage
                     self.console.print()
-                    self.say(
+                    self.note(
                         f"L {usage.n_token} · {usage.nfe} steps · "
                         f"{usage.expansions} expansions, {usage.contractions} contractions"
                     )
                     self.messages.append({"role": "assistant", "content": event.output.text})
         except UserError as error:
             self.messages.pop()
-            _complain(f"{error}; /reset starts anew")
+            say(f"{error}; /reset starts anew")
         except KeyboardInterrupt:
             self.messages.pop()
             self.console.print()
-            self.say("(stopped)")
+            self.note("(stopped)")
 
-    def say(self, text: str) -> None:
+    def note(self, text: str) -> None:
         self.console.print(text, style="dim", markup=False, soft_wrap=True)
 
 
@@ -131,10 +133,6 @@ COMMANDS: dict[str, Callable[[Conversation, list[str]], bool | None]] = {
     "/quit": Conversation.exit,
 }
 USAGE = {"/set": "/set NAME [VALUE]"}
-
-
-def _complain(text: str) -> None:
-    print(f"rho-eos: {text}", file=sys.stderr, flush=True)
 
 
 def _words(line: str) -> list[str]:

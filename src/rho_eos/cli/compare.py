@@ -1,7 +1,6 @@
 """`rho-eos compare`: runs side by side, and whether they really differ."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -9,15 +8,13 @@ from rho_eos.base.errors import UserError
 
 
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, or of sweeps; the first is the baseline.")
-    ],
-    form: Annotated[
-        str, typer.Option("--format", "-f", help="terminal, markdown, csv or latex")
-    ] = "terminal",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Also write both tables into this folder.")
-    ] = None,
+    runs: list[Path] = typer.Argument(
+        ..., help="Folders of runs, or of sweeps; the first is the baseline."
+    ),
+    form: str = typer.Option("terminal", "--format", "-f", help="terminal, markdown, csv or latex"),
+    out: Path | None = typer.Option(
+        None, "--out", "-o", help="Also write both tables into this folder."
+    ),
 ) -> int:
     """Put runs into one table, and test each against the first on the same samples.
 
@@ -39,12 +36,11 @@ def compare(
     tables = {"runs": runs_table(found)}
     if len(found) > 1:
         tables["tests"] = tests_table(found)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
     for number, (name, table) in enumerate(tables.items()):
         if number:
             print()
         show(table, form)
         if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
             table.write(out / name)
     return 0

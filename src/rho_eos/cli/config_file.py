@@ -1,5 +1,6 @@
 """`--config file.yaml`: options of a command from a file. What stands on the command line wins."""
 
+import argparse
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,43 +11,41 @@ import typer
 from rho_eos.base.errors import UserError
 from rho_eos.cli.settings import Command, dressed
 
-_FLAG = "--config"
-
 
 def with_config(command: Command) -> Command:
     """Give a command the option. Its values count as the defaults of the other options."""
+    option = typer.Option(
+        metavar="FILE",
+        help="Options from a YAML file, by their names; those given here win.",
+        is_eager=True,
+        callback=_apply,
+    )
 
-    def run(config: Path | None = None, **values: Any) -> Any:  # noqa: ARG001  read before
-        return command(**values)
+    def run(config: Annotated[Path | None, option] = None, **values: Any) -> Any:  # noqa: ARG001
+        return command(**values)  # the file was read by the callback
 
     own = inspect.signature(command).parameters.values()
-    option = inspect.Parameter(
-        "config",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[
-            Path | None,
-            typer.Option(
-                _FLAG,
-                metavar="FILE",
-                help="Options from a YAML file, by their names; those given here win.",
-                is_eager=True,
-                callback=_apply,
-            ),
-        ],
-    )
-    return dressed(run, command, [*own, option])
+    return dressed(run, command, [*own, inspect.signature(run).parameters["config"]])
 
 
-def plugins_of_config(words: Sequence[str]) -> list[str]:
-    """The plugins that a command line's file names: they decide which options there are."""
-    following = [*words[1:], ""]
-    plugins: list[str] = []
-    for word, after in zip(words, following, strict=False):
-        if word == _FLAG or word.startswith(f"{_FLAG}="):
-            path = after if word == _FLAG else word.removeprefix(f"{_FLAG}=")
-            named = read_config(Path(path)).get("plugin") or []
-            plugins += map(str, named if isinstance(named, list) else [named])
+def split(words: Sequence[str], option: str) -> tuple[list[str], list[str]]:
+    """The values that a command line gives to an option, and its other words.
+
+    For what has to be known before the options are: which plugins there are.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(option, dest="values", action="append", nargs="?", default=[])
+    known, others = parser.parse_known_args(words)
+    return [value for value in known.values if value], others
+
+
+def plugins_in(words: Sequence[str]) -> list[str]:
+    """The plugins that a command line names, itself or in its file of options."""
+    plugins, others = split(words, "--plugin")
+    of_lm_eval = others[:1] == ["lm-eval"]  # which has an option --config of its own
+    for path in [] if of_lm_eval else split(words, "--config")[0]:
+        named = read_config(Path(path)).get("plugin") or []
+        plugins += map(str, named if isinstance(named, list) else [named])
     return plugins
 
 
@@ -58,11 +57,9 @@ def read_config(path: Path) -> dict[str, Any]:
 
     check_regular(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
-    if content is None:
-        return {}
     if not isinstance(content, dict):
         raise UserError(f"{path} holds no options; it takes lines such as 'port: 8000'")
     return {str(name).replace("-", "_"): value for name, value in content.items()}
@@ -75,7 +72,7 @@ def _apply(context: typer.Context, path: Path | None) -> Path | None:
         name[2:].replace("-", "_"): option
         for option in context.command.params
         for name in option.opts
-        if name.startswith("--") and name != _FLAG
+        if name.startswith("--") and name != "--config"
     }
     defaults: dict[str, Any] = {}
     for name, value in read_config(path).items():
@@ -83,23 +80,13 @@ def _apply(context: typer.Context, path: Path | None) -> Path | None:
             flag = "--" + name.replace("_", "-")
             raise UserError(f"{path}: {context.info_name} has no option {flag}")
         if value is not None:
-            defaults[options[name].name] = _as_given(f"{path}: {name}", options[name], value)
+            defaults[options[name].name] = _as_given(options[name], value)
     context.default_map = {**(context.default_map or {}), **defaults}
     return path
 
 
-def _as_given(what: str, option: Any, value: Any) -> Any:
-    """A value as the command line would give it: a word, words, or true and false for a flag."""
-    if option.is_flag:
-        if not isinstance(value, bool):
-            raise UserError(f"{what} is {value!r}, but takes true or false")
-        return value
-    values = value if isinstance(value, list) else [value]
-    if not all(isinstance(each, str | bool | int | float) for each in values):
-        raise UserError(f"{what} is {value!r}, but takes a text, a number or a list of them")
-    words = [str(each).lower() if isinstance(each, bool) else str(each) for each in values]
+def _as_given(option: Any, value: Any) -> Any:
+    """A value as the command line would give it: words, or true and false for a flag."""
     if option.multiple:
-        return words
-    if isinstance(value, list):
-        raise UserError(f"{what} is {value!r}, but takes one value")
-    return words[0]
+        return [str(each) for each in (value if isinstance(value, list) else [value])]
+    return value if option.is_flag else str(value)

@@ -4,57 +4,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperOption
 
-from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
-from rho_eos.cli.ray_options import RayActors, RayAddress, RayCommand, open_executor
+from rho_eos.cli import options
+from rho_eos.cli.running import CONTINUE, open_executor, progress_bars
+from rho_eos.config import EngineConfig
 
 if TYPE_CHECKING:
     from rho_eos.evals.runs.evaluation import Progress
     from rho_eos.evals.runs.run_folder import Line
 
 
-class EvalCommand(RayCommand):
-    """Knows the names of all tasks, which are looked up only when the help is shown."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        from rho_eos.evals import task_names
-
-        for parameter in self.params:
-            if isinstance(parameter, TyperOption) and parameter.name == "tasks":
-                parameter.help = (parameter.help or "").format(tasks=", ".join(task_names()))
-        super().format_help(ctx, formatter)
-
-
 def evaluate(
-    engine_options: dict[str, Any],
+    engine: EngineConfig,
+    measured: options.Measured,
     decode_options: dict[str, Any],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="Folder of this run. Run again to continue."),
-    ],
-    tasks: Annotated[str, typer.Option(help="Names, separated by commas: {tasks}.")] = "",
-    task_file: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="A task described in a YAML file; may be given repeatedly."
-        ),
-    ] = None,
-    limit: Limit = None,
-    repeats: Repeats = 1,
-    shuffle_seed: ShuffleSeed = None,
-    batch_size: BatchSize = None,
-    data: Data = None,
-    sweep: Annotated[
-        Path | None,
-        typer.Option(help="A YAML file of several policies by name; each gets a folder in --out."),
-    ] = None,
-    unsafe_code: UnsafeCode = False,
-    ray: RayAddress = None,
-    ray_actors: RayActors = None,
+    task_file: list[Path] | None = typer.Option(
+        None, metavar="FILE", help="A task described in a YAML file; may be given repeatedly."
+    ),
+    sweep: Path | None = typer.Option(
+        None, help="A YAML file of several policies by name; each gets a folder in --out."
+    ),
+    ray: options.RayAddress = None,
+    ray_actors: options.RayActors = None,
 ) -> int:
     """Measure a model on benchmarks: accuracy, lengths and costs.
 
@@ -75,7 +49,6 @@ def evaluate(
     """
     from rich.console import Console
 
-    from rho_eos.config import EngineConfig
     from rho_eos.evals.runs.evaluation import Evaluation, evaluate, find_data
     from rho_eos.evals.runs.report import summary_table, write_summary
     from rho_eos.evals.runs.sources import AnswerSource, GoldAnswers, ModelAnswers
@@ -83,25 +56,23 @@ def evaluate(
     from rho_eos.evals.runs.table import show
     from rho_eos.evals.tasks.task_file import read_task_file
 
-    if batch_size is not None:
-        engine_options["max_rows"] = batch_size
-    names = tuple(name.strip() for name in tasks.split(",") if name.strip())
+    out, names = measured.folder, tuple(measured.task_names)
     file_tasks = tuple(read_task_file(path) for path in task_file or [])
     policies = {out: params_of(decode_options)}
     if sweep is not None:
         policies = {
             out / name: params for name, params in read_sweep(sweep, decode_options).items()
         }
-    config = EngineConfig.from_mapping(engine_options)
     cells = {
         folder: Evaluation(
             tasks=(*names, *file_tasks),
-            engine=config if params else None,
+            engine=engine if params else None,
             params=params,
-            limit=limit,
-            repeats=repeats,
-            shuffle_seed=shuffle_seed,
-            data=find_data(names, data or []),
+            limit=measured.limit,
+            skip=measured.skip,
+            repeats=measured.repeats,
+            shuffle_seed=measured.shuffle_seed,
+            data=find_data(names, measured.data),
         )
         for folder, params in policies.items()
     }
@@ -109,20 +80,20 @@ def evaluate(
 
     @cache
     def open_model() -> AnswerSource:
-        with console.status(f"loading {config.model}"):
-            return ModelAnswers(open_executor(ray, ray_actors, engine_options))
+        with console.status(f"loading {engine.model}"):
+            return ModelAnswers(open_executor(ray, ray_actors, engine))
 
     def run(cell: Evaluation, folder: Path) -> "list[Line]":
         source = open_model if cell.engine else GoldAnswers
         with _bars(console, folder.name) as show_progress:
-            return evaluate(cell, folder, source, unsafe_code, show_progress)
+            return evaluate(cell, folder, source, measured.unsafe_code, show_progress)
 
     summaries = []
     for folder, cell in cells.items():
         try:
             summaries.append((folder.absolute().name, write_summary(folder, run(cell, folder))))
         except KeyboardInterrupt:
-            console.print("rho-eos: interrupted; run the same command again to continue")
+            console.print(f"rho-eos: interrupted; {CONTINUE}")
             return 130
     table = summary_table(summaries)
     if sweep is not None:
@@ -134,8 +105,6 @@ def evaluate(
 @contextmanager
 def _bars(console: Any, run: str) -> "Iterator[Callable[[Progress], None]]":
     """One progress bar per task, with the accuracy so far."""
-    from rho_eos.cli.progress import progress_bars
-
     with progress_bars(console) as bars:
         tasks: dict[str, Any] = {}
 

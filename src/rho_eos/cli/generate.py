@@ -2,74 +2,60 @@
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from rho_eos.base.errors import UserError
-from rho_eos.cli.asking import Raw, Suffix, prepared, read_json, read_text
-from rho_eos.cli.file_options import InOrder, Overwrite
-from rho_eos.cli.ray_options import RayActors, RayAddress
+from rho_eos.cli.options import InOrder, Overwrite, Raw, RayActors, RayAddress, Suffix
+from rho_eos.cli.running import check_distinct, open_executor, prepared, run_job
+from rho_eos.config import EngineConfig
 
 
 def generate(
-    engine_options: dict[str, Any],
+    engine: EngineConfig,
     decode_options: dict[str, Any],
-    prompt: Annotated[
-        str | None, typer.Argument(help="The prompt; read from stdin if it is not given.")
-    ] = None,
-    json_output: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object with text, tokens and metrics.")
-    ] = False,
+    prompt: str | None = typer.Argument(None, help="The prompt; read from stdin if not given."),
+    json_output: bool = typer.Option(
+        False, "--json", help="Print one JSON object with text, tokens and metrics."
+    ),
     raw: Raw = False,
     suffix: Suffix = None,
-    template: Annotated[
-        str | None,
-        typer.Option(
-            help="Fill the gaps of this text: ___, or ___{12} for 12 MASKs. With a prompt, as the "
-            "answer to it."
-        ),
-    ] = None,
-    template_file: Annotated[
-        Path | None,
-        typer.Option(help="The same, with the text in a file; the filled file is printed."),
-    ] = None,
-    schema: Annotated[
-        Path | None,
-        typer.Option(help="Answer in JSON that is valid for the flat JSON schema in this file."),
-    ] = None,
-    n: Annotated[
-        int, typer.Option("--n", "-n", help="Samples of each prompt; the i-th has seed + i.")
-    ] = 1,
-    commits: Annotated[
-        bool,
-        typer.Option(
-            "--commits", help="In JSON, also the step and the probability of each token's commit."
-        ),
-    ] = False,
-    input_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--input",
-            "-i",
-            help="Many prompts: JSON Lines, CSV or Parquet with prompt, messages or "
-            "prompt_token_ids, optionally id, n, suffix, suffix_token_ids, template, schema and "
-            "any decoding parameter; or a .txt file with a prompt on each line.",
-        ),
-    ] = None,
-    output_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Where results go, line by line. Run again to continue."
-        ),
-    ] = None,
+    template: str | None = typer.Option(
+        None,
+        help="Fill the gaps of this text: ___, or ___{12} for 12 MASKs. With a prompt, as the "
+        "answer to it.",
+    ),
+    template_file: Path | None = typer.Option(
+        None, help="The same, with the text in a file; the filled file is printed."
+    ),
+    schema: Path | None = typer.Option(
+        None, help="Answer in JSON that is valid for the flat JSON schema in this file."
+    ),
+    n: int = typer.Option(1, "--n", "-n", help="Samples of each prompt; the i-th has seed + i."),
+    commits: bool = typer.Option(
+        False, "--commits", help="In JSON, also the step and probability of each token's commit."
+    ),
+    input_file: Path | None = typer.Option(
+        None,
+        "--input",
+        "-i",
+        help="Many prompts: JSON Lines, CSV or Parquet with prompt, messages or prompt_token_ids, "
+        "optionally id, n, suffix, suffix_token_ids, template, schema and any decoding parameter; "
+        "or a .txt file with a prompt on each line.",
+    ),
+    output_file: Path | None = typer.Option(
+        None, "--output", "-o", help="Where results go, line by line. Run again to continue."
+    ),
     overwrite: Overwrite = False,
     in_order: InOrder = False,
-    trace_file: Annotated[
-        Path | None, typer.Option(help="Write every denoising step to this file, as JSON lines.")
-    ] = None,
+    trace_file: Path | None = typer.Option(
+        None, help="Write every denoising step to this file, as JSON lines."
+    ),
     ray: RayAddress = None,
     ray_actors: RayActors = None,
 ) -> int:
@@ -96,36 +82,47 @@ def generate(
     if template_file is not None:
         if template is not None:
             raise UserError("give either --template or --template-file, not both")
-        template = read_text(template_file)
+        template = _read(template_file, "UTF-8", bytes.decode)
     if (input_file is None) != (output_file is None):
         raise UserError("--input and --output go together")
+    if trace_file is not None:
+        decode_options = {**decode_options, "trace": True}
     if input_file is not None and output_file is not None:
-        from rho_eos.cli.generate_file import Files, generate_file
-
         if any(each is not None for each in (prompt, suffix, template, schema)):
             raise UserError("a prompt, --suffix, --template or --schema does not go with --input")
-        files = Files(input_file, output_file, trace_file, raw, overwrite, in_order, n, commits)
-        return generate_file(engine_options, decode_options, files, ray, ray_actors)
-    for given, option in ((ray, "--ray"), (overwrite, "--overwrite"), (in_order, "--in-order")):
-        if given:
+        check_distinct({"--input": input_file, "--output": output_file, "--trace-file": trace_file})
+        from rho_eos.evals.runs.provenance import model_hash
+        from rho_eos.files.generate_job import GenerateJob
+        from rho_eos.models.loading import open_checkpoint
+
+        job = GenerateJob(
+            defaults=decode_options,
+            raw=raw,
+            model=engine.model,
+            special=open_checkpoint(engine).special,
+            model_hash=model_hash(engine),
+            executor=partial(open_executor, ray, ray_actors, engine),
+            n=n,
+            commits=commits,
+            trace=trace_file,
+            overwrite=overwrite,
+        )
+        return run_job(job, input_file, output_file, overwrite, in_order, verb="generated")
+    for wrong, option in ((ray, "--ray"), (overwrite, "--overwrite"), (in_order, "--in-order")):
+        if wrong:
             raise UserError(f"{option} goes with --input")
     if commits and not json_output:
         raise UserError("--commits goes with --json or --input")
     if prompt is None and template is None:
-        prompt = _from_stdin()
+        if sys.stdin.isatty():
+            raise UserError("give a prompt as an argument, on stdin, or in a file with --input")
+        prompt = sys.stdin.read()
     from rho_eos.files.traces import open_trace, trace_lines
     from rho_eos.text.ask import Ask
 
-    ask = Ask(
-        prompt,
-        {**decode_options, **({} if trace_file is None else {"trace": True})},
-        n=n,
-        raw=raw,
-        suffix=suffix,
-        template=template,
-        schema=None if schema is None else read_json(schema),
-    )
-    requests, loaded = prepared(engine_options, ask)
+    form = None if schema is None else _read(schema, "JSON", json.loads)
+    ask = Ask(prompt, decode_options, n=n, raw=raw, suffix=suffix, template=template, schema=form)
+    requests, loaded = prepared(engine, ask)
     with nullcontext() if trace_file is None else open_trace(trace_file, overwrite=True) as traces:
         outputs = loaded().run(requests)
         if traces is not None:
@@ -140,7 +137,11 @@ def generate(
     return 0
 
 
-def _from_stdin() -> str:
-    if sys.stdin.isatty():
-        raise UserError("give a prompt as an argument, on stdin, or in a file with --input")
-    return sys.stdin.read()
+def _read(path: Path, kind: str, parse: Callable[[bytes], Any]) -> Any:
+    """A file's content. Of a text every byte counts: line ends stay as they are."""
+    try:
+        return parse(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"cannot read {path}: it is not {kind}") from error

@@ -1,32 +1,19 @@
 """`rho-eos info`: what a checkpoint is, without loading its weights, or fetching them."""
 
-from typing import Annotated, Any
+from rho_eos.cli.options import Model
+from rho_eos.config import EngineConfig
 
-import typer
 
-
-def info(
-    engine_options: dict[str, Any],
-    name: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", help="tiny, a folder or a Hub id.")
-    ] = None,
-) -> int:
+def info(engine: EngineConfig, name: Model = None) -> int:
     """Show family, parameters, special ids, types and memory of a model."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from rho_eos.config import EngineConfig
     from rho_eos.models.loading import open_checkpoint
     from rho_eos.models.placement import choose_device, describe
 
-    named = {} if name is None else {"model": name}
-    config = EngineConfig.from_mapping(engine_options | named)
+    config = engine if name is None else engine.replaced(model=name)
     checkpoint = open_checkpoint(config)
     placement = describe(config, checkpoint, choose_device(config.device))
-    special, tokenizer = checkpoint.special, checkpoint.tokenizer
-    hidden = checkpoint.config.hidden_size
-    heads = checkpoint.config.num_attention_heads
-    groups = checkpoint.config.num_key_value_heads
+    model, special, tokenizer = checkpoint.config, checkpoint.special, checkpoint.tokenizer
+    heads, groups = model.num_attention_heads, model.num_key_value_heads
     missing = sum(not file.exists() for file in checkpoint.files)
 
     def token(id: int | None) -> str:
@@ -34,29 +21,23 @@ def info(
             return "none"
         return f"{id}" if tokenizer is None else f"{id}  {tokenizer.convert_ids_to_tokens(id)}"
 
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     rows = {
         "model": config.model,
         "family": checkpoint.family.name,
         "parameters": f"{checkpoint.parameters:,}",
-        "shape": f"{checkpoint.config.num_hidden_layers} layers, width {hidden}, {heads} heads"
+        "shape": f"{model.num_hidden_layers} layers, width {model.hidden_size}, {heads} heads"
         + (f" ({groups} key/value)" if groups != heads else ""),
-        "vocabulary": f"{checkpoint.config.vocab_size:,}",
+        "vocabulary": f"{model.vocab_size:,}",
         "context": f"{checkpoint.context_length:,} positions",
         "MASK": token(special.mask),
         "EOS": token(special.eos),
         "end of turn": token(special.end_of_turn),
         "chat template": "yes" if getattr(tokenizer, "chat_template", None) else "no",
         "stored": f"{', '.join(checkpoint.stored_dtypes)}, "
-        f"{_megabytes(checkpoint.stored_bytes)} in {len(checkpoint.files)} file(s)"
+        f"{checkpoint.stored_bytes / 2**20:,.1f} MiB in {len(checkpoint.files)} file(s)"
         + (f", {missing} of them not fetched yet" if missing else ""),
         "would run on": placement.sentence,
     }
-    for name, value in rows.items():
-        table.add_row(name, value)
-    Console(highlight=False, soft_wrap=True).print(table, markup=False)
+    for what, value in rows.items():
+        print(f"{what:<15}{value}")
     return 0
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 2**20:,.1f} MiB"

@@ -1,7 +1,6 @@
 """`rho-eos inspect`: a run as one HTML page."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -9,11 +8,10 @@ from rho_eos.base.errors import UserError
 
 
 def inspect(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, or of a sweep.")],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The file; default: report.html in the folder."),
-    ] = None,
+    run: Path = typer.Argument(..., help="Folder of a run, or of a sweep."),
+    out: Path | None = typer.Option(
+        None, "--out", "-o", help="The file; default: report.html in the folder."
+    ),
 ) -> int:
     """Write a report of a run to read in a browser: every sample, wrong answers first.
 
@@ -23,13 +21,13 @@ def inspect(
     from rho_eos.evals.runs.inspection import REPORT, inspection_page, is_sweep, sweep_page
 
     path = out or run / REPORT
-    if not is_sweep(run):
+    if is_sweep(run):
+        page, inside = sweep_page(run, path)
+        for folder in inside:
+            _write(folder / REPORT, inspection_page(folder))
+        _write(path, page)
+    else:
         _write(path, inspection_page(run))
-        return 0
-    page, inside = sweep_page(run, path)
-    for folder in inside:
-        _write(folder / REPORT, inspection_page(folder))
-    _write(path, page)
     return 0
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rho_eos.views.announced import say
+
 HISTORY_LINES = 1000
-#: What a line could go on with: the words that may stand there.
-Words = Callable[[str], list[str]]
 
 
 def read_line() -> str | None:
@@ -25,39 +25,36 @@ def read_line() -> str | None:
 
 
 @contextmanager
-def line_editing(words: Words, complain: Callable[[str], None]) -> Iterator[None]:
-    """Arrow keys, Ctrl-R and Tab on a terminal, and the lines of earlier talks."""
-    try:
+def line_editing(words: Callable[[str], list[str]]) -> Iterator[None]:
+    """Arrow keys, Ctrl-R and Tab on a terminal, and the lines of earlier talks.
+
+    Args:
+        words: The words that a line could go on with.
+    """
+    with suppress(ModuleNotFoundError):  # not every system has it: then lines are typed plainly
         import readline
-    except ModuleNotFoundError:  # not every system has it: then lines are typed plainly
+    if "readline" not in sys.modules or not sys.stdin.isatty():
         yield
         return
-    if not sys.stdin.isatty():
-        yield
-        return
-    path = _history_file()
-    readline.set_completer_delims(" ")
 
     def complete(text: str, state: int) -> str | None:
         found = [word for word in words(readline.get_line_buffer()) if word.startswith(text)]
         return found[state] if state < len(found) else None
 
+    readline.set_completer_delims(" ")
     readline.set_completer(complete)
     readline.parse_and_bind("tab: complete")
     readline.set_history_length(HISTORY_LINES)
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    history = Path(state) / "rho-eos" / "chat_history"
     with suppress(OSError):  # there is none yet, or it cannot be read: the talk begins without
-        readline.read_history_file(path)
+        readline.read_history_file(history)
     try:
         yield
     finally:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            readline.write_history_file(path)
-            path.chmod(0o600)
+            history.parent.mkdir(parents=True, exist_ok=True)
+            readline.write_history_file(history)
+            history.chmod(0o600)
         except OSError as error:
-            complain(f"the history was not kept: {error}")
-
-
-def _history_file() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "rho-eos" / "chat_history"
+            say(f"the history was not kept: {error}")

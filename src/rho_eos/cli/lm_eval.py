@@ -3,12 +3,14 @@
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from rho_eos.base.errors import UserError, needs_extra
+from rho_eos.cli.config_file import read_config, split
 
+#: Everything after the command is for lm-eval to read, --help included.
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 TASK_FILES = Path(__file__).parent.parent / "lm_eval" / "task_files"
 #: Where lm-eval finds fault with what it was given.
 READS_ARGUMENTS = ("config/evaluate_config.py", "api/registry.py", "lm_eval/evaluator.py")
@@ -31,8 +33,6 @@ def lm_eval(context: typer.Context) -> int:
 
       rho-eos lm-eval --model rho_eos --model_args pretrained=tiny,mc_num=32 --tasks arc_easy
     """
-    from rho_eos.base.plugins import without_plugins
-
     if context.args in ([], ["--help"], ["-h"]):
         print(context.get_help())
         return 0
@@ -45,51 +45,24 @@ def lm_eval(context: typer.Context) -> int:
     from lm_eval._cli import HarnessCLI
     from lm_eval.utils import setup_logging
 
-    sys.argv = ["rho-eos lm-eval", *without_plugins(context.args)]
+    sys.argv = ["rho-eos lm-eval", *split(context.args, "--plugin")[1]]
     setup_logging()
     harness = HarnessCLI()
     arguments = harness.parse_args()
-    arguments.include_path = [str(TASK_FILES), *_own_include_paths(arguments)]
-    if arguments.command == "run" and not _names_a_model(arguments):
+    given = vars(arguments)
+    config = Path(given.get("config") or "")
+    in_file = read_config(config) if config.is_file() else {}  # a missing one lm-eval names itself
+    own = given.get("include_path") or in_file.get("include_path") or []
+    arguments.include_path = [str(TASK_FILES), *([own] if isinstance(own, str) else own)]
+    if arguments.command == "run" and not (arguments.model or in_file.get("model")):
         raise UserError(
             "say which model: --model rho_eos --model_args pretrained=tiny (or a folder or Hub id)"
         )
     try:
         harness.execute(arguments)
     except (OSError, TypeError, ValueError) as error:
-        if not _is_about_arguments(error):
+        *_, last = traceback.extract_tb(error.__traceback__)
+        if not Path(last.filename).as_posix().endswith(READS_ARGUMENTS):
             raise
         raise UserError(f"lm-eval: {error}") from error
     return 0
-
-
-def _is_about_arguments(error: Exception) -> bool:
-    """Whether it comes from where lm-eval reads its arguments and looks names up in them."""
-    *_, last = traceback.extract_tb(error.__traceback__)
-    return Path(last.filename).as_posix().endswith(READS_ARGUMENTS)
-
-
-def _names_a_model(arguments: Any) -> bool:
-    return bool(arguments.model or _from_config(arguments, "model"))
-
-
-def _own_include_paths(arguments: Any) -> list[str]:
-    """The user's: from the command line, else from the file of `--config`."""
-    given = getattr(arguments, "include_path", None)
-    if given is None:
-        given = _from_config(arguments, "include_path")
-    return [given] if isinstance(given, str) else list(given or [])
-
-
-def _from_config(arguments: Any, name: str) -> Any:
-    """What the file of `--config` says; what is wrong with that file lm-eval says itself."""
-    import yaml  # type: ignore[import-untyped]
-
-    config = getattr(arguments, "config", None)
-    if config is None or not Path(config).is_file():
-        return None
-    try:
-        content = yaml.safe_load(Path(config).read_text(encoding="utf-8"))
-    except (ValueError, yaml.YAMLError):
-        return None
-    return content.get(name) if isinstance(content, dict) else None

@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 
-def models(
-    json_output: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
-) -> int:
+def models(json_output: bool = typer.Option(False, "--json", help="Print a JSON list.")) -> int:
     """List the models in the local Hub cache, the embedded ones first."""
     from huggingface_hub import constants
 

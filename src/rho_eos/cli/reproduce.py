@@ -1,37 +1,25 @@
 """`rho-eos reproduce`: the paper's tables and figures."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from rho_eos.base.errors import UserError
-from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
-from rho_eos.cli.study import DryRun, Out, Skip, Tasks, listed, run_study
+from rho_eos.cli import options
+from rho_eos.cli.study import make_study, run_study
+from rho_eos.config import EngineConfig
 
 
 def reproduce(
-    engine_options: dict[str, Any],
-    target: Annotated[
-        str,
-        typer.Argument(
-            help="main, init-length, thresholds, expansion, signals, figures or all",
-            show_default=False,
-        ),
-    ],
-    out: Out,
-    tasks: Tasks = "",
-    limit: Limit = None,
-    skip: Skip = 0,
-    repeats: Repeats = 1,
-    shuffle_seed: ShuffleSeed = None,
-    batch_size: BatchSize = None,
-    data: Data = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(help="Lengths: paper, or tiny (a quarter; default for embedded models)."),
-    ] = None,
-    unsafe_code: UnsafeCode = False,
-    dry_run: DryRun = False,
+    engine: EngineConfig,
+    measured: options.Measured,
+    target: str = typer.Argument(
+        ..., help="main, init-length, thresholds, expansion, signals, figures or all"
+    ),
+    profile: str | None = typer.Option(
+        None, help="Lengths: paper, or tiny (a quarter; default for embedded models)."
+    ),
+    dry_run: options.DryRun = False,
 ) -> int:
     """Make the tables and figures of the ρ-EOS paper (arXiv 2601.22527) with a model of yours.
 
@@ -43,38 +31,24 @@ def reproduce(
 
       rho-eos reproduce all --limit 24 --out reproduction
 
-      rho-eos reproduce main --model GSAI-ML/LLaDA-8B-Instruct --batch-size 8 --out llada
+      rho-eos reproduce main --model GSAI-ML/LLaDA-8B-Instruct --max-rows 8 --out llada
 
       rho-eos reproduce thresholds --model GSAI-ML/LLaDA-1.5 --tasks gsm8k,mbpp --dry-run --out x
     """
-    from rho_eos.config import EngineConfig
-    from rho_eos.evals.runs.evaluation import find_data
-    from rho_eos.evals.studies.study import Study
     from rho_eos.reproduce.plan import TARGETS, plan_figures, plan_tables
     from rho_eos.reproduce.profiles import choose_profile
     from rho_eos.reproduce.run import reproduce
 
     if target not in TARGETS:
         raise UserError(f"reproduce got {target!r}, but takes one of {', '.join(TARGETS)}")
-    if batch_size is not None:
-        engine_options["max_rows"] = batch_size
-    config = EngineConfig.from_mapping(engine_options)
-    chosen = choose_profile(config.model, profile)
-    tables = plan_tables(target, chosen, listed(tasks))
-    figures = plan_figures(target, chosen, listed(tasks))
+    chosen = choose_profile(engine.model, profile)
+    tables = plan_tables(target, chosen, measured.task_names)
+    figures = plan_figures(target, chosen, measured.task_names)
     plans = [*tables, *figures]
-    used = list(dict.fromkeys(task for plan in plans for task in plan.tasks))
-    study = Study(
-        config=config,
-        folder=out,
-        limit=limit,
-        skip=skip,
-        repeats=repeats,
-        shuffle_seed=shuffle_seed,
-        data=find_data(used, data or []),
-    )
+    study = make_study(engine, measured, plans)
 
     def run(open_model: Any, watch: Any) -> Any:
-        return reproduce(study, chosen, tables, figures, open_model, watch, unsafe_code)
+        unsafe = measured.unsafe_code
+        return reproduce(study, chosen, tables, figures, open_model, watch, unsafe)
 
-    return run_study(study, plans, engine_options, run, out / "index.md", dry_run)
+    return run_study(study, plans, run, "index.md", dry_run)

@@ -9,18 +9,19 @@ from pydantic.fields import FieldInfo
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.settings import Settings, choices, from_word, item_of, kinds
+from rho_eos.cli.options import Measured
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.schema import AXES, choices_of, from_words, parameters
+from rho_eos.decoding.schema import AXES, Parameter, choices_of, from_words, parameters
 from rho_eos.server.config import ServerConfig
 
-_PANELS = {
-    DecodeParams: "Decoding",
+_PANELS: dict[type[Settings], str] = {
+    Measured: "Measuring",
     EngineConfig: "Model and machine",
     ServerConfig: "Server",
 }
-
-_AXIS_PANELS = {"policy": "Length policy", "commit": "Commit rule", "cache": "Cache"}
+_SHORT = {"model": ["-m"], "out": ["-o"]}
+_PARTS = {None: "Decoding", "policy": "Length policy", "commit": "Commit rule", "cache": "Cache"}
 
 Command = Callable[..., Any]
 
@@ -28,29 +29,43 @@ Command = Callable[..., Any]
 def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
     """Give a command an option for every setting of `classes`.
 
-    For each class the command receives, first, a mapping of only what was given on the command
-    line, for `from_mapping` to check.
+    For each class the command receives, first, its checked settings; of decoding a mapping of what
+    was given, which may be defaults for many requests. A command that takes no decoding parameters
+    still has the options of the cache: they are the engine's defaults.
     """
 
     def decorate(command: Command) -> Command:
         own = list(inspect.signature(command).parameters.values())[len(classes) :]
+        decodes = DecodeParams in classes
+        decoding = {
+            name: each
+            for name, each in parameters().items()
+            if decodes or "cache" in (name, each.axis)
+        }
+        for option in own:
+            if option.name in decoding:  # of a plugin: ours have no such name
+                owner = next(iter(decoding[option.name].owners))
+                raise UserError(
+                    f"{owner} has a parameter {option.name!r}, which is an option of "
+                    f"`{command.__name__}` already"
+                )
 
         def run(**values: Any) -> Any:
-            given = [_given(cls, values) for cls in classes]
-            if DecodeParams not in classes and EngineConfig in classes:
-                usual = from_words(
-                    {name: values[name] for name in _usual() if values[name] is not None}
-                )
-                given[classes.index(EngineConfig)] |= {"defaults": usual} if usual else {}
-            return command(*given, **{p.name: values[p.name] for p in own})
+            asked = _decoding({n: values[n] for n in decoding if values[n] is not None})
+            values["defaults"] = None if decodes else asked or None
+            given = [asked if cls is DecodeParams else _given(cls, values) for cls in classes]
+            return command(*given, **{each.name: values[each.name] for each in own})
 
-        named = {option.name: option for cls in classes for option in _options(cls)}
-        if DecodeParams not in classes and EngineConfig in classes:
-            shared = [each for each in _options(DecodeParams) if each.name in _usual()]
-            named |= {option.name: option for option in shared}
-        for option in own:
-            _check_not_taken(option.name, command.__name__, named)
-        return dressed(run, command, [*own, *named.values()])
+        options = [
+            _option(name, field, _told(field) + _default({"": field.default}), panel)
+            for cls, panel in _PANELS.items()
+            if cls in classes
+            for name, field in cls.model_fields.items()
+            if name != "defaults"
+        ]
+        for name, each in decoding.items():
+            options.append(_option(name, each.field, _described(each), _PARTS[each.axis]))
+        return dressed(run, command, [*own, *options])
 
     return decorate
 
@@ -63,85 +78,72 @@ def dressed(run: Command, command: Command, options: Sequence[inspect.Parameter]
     return run
 
 
-def _usual() -> list[str]:
-    """The parameters that a process may set for requests that do not say: those of the cache."""
-    owned = {each.name: each.axis for each in parameters().values()}
-    return [name for name, axis in owned.items() if name == "cache" or axis == "cache"]
+def _decoding(given: dict[str, Any]) -> dict[str, Any]:
+    # The policy gold, which only `eval` has, asks no model: no class knows its parameters.
+    return given if given.get("policy") == "gold" else from_words(given)
 
 
-def _check_not_taken(name: str, command: str, settings: Mapping[str, inspect.Parameter]) -> None:
-    """A policy from outside may have any parameters but those that a command has already."""
-    if name in settings:
-        owner = next(iter(parameters()[name].owners))
-        raise UserError(
-            f"{owner} has a parameter {name!r}, which is an option of `{command}` already"
-        )
+def _given(cls: type[Settings], values: dict[str, Any]) -> Settings:
+    """What was given, each word as the type of its field, and all of it checked."""
+    given = {
+        name: from_word(name, field, value) if isinstance(value, str | list) else value
+        for name, field in cls.model_fields.items()
+        if (value := values.get(name)) is not None
+    }
+    return cls.from_mapping(given)
 
 
-def _options(cls: type[Settings]) -> list[inspect.Parameter]:
-    if cls is not DecodeParams:
-        fields = cls.model_fields
-        shown = {name: field for name, field in fields.items() if name != "defaults"}
-        return [_option(name, field, _PANELS[cls]) for name, field in shown.items()]
-    options = []
-    for parameter in parameters().values():
-        name, field, help = parameter.name, parameter.field, parameter.help
-        if name in AXES:
-            help = f"{help}: {', '.join(choices_of(name))}"
-        panel = _PANELS[cls] if parameter.axis is None else _AXIS_PANELS[parameter.axis]
-        if parameter.axis is not None and not parameter.everywhere:
-            help = f"{help} ({', '.join(parameter.owners)})"
-        options.append(_option(name, field, panel, help))
-    return options
+def _described(parameter: Parameter) -> str:
+    """What a parameter means to those who have it; what most of them mean by it comes first."""
+    if parameter.name in AXES:
+        listed = f"{parameter.field.description}; one of {', '.join(choices_of(parameter.name))}"
+        return listed + _default({"": parameter.field.default})
+    meanings: dict[str, dict[str, Any]] = {}
+    for owner, field in parameter.owners.items():
+        meanings.setdefault(_told(field), {})[owner.partition(" ")[2]] = field.default
+    told: list[str] = []
+    for meaning, defaults in sorted(meanings.items(), key=lambda each: -len(each[1])):
+        shared = not told and (parameter.axis is None or parameter.everywhere)
+        told.append(("" if shared else f"{', '.join(defaults)}: ") + meaning + _default(defaults))
+    return "; ".join(told)
 
 
-def _option(name: str, field: FieldInfo, panel: str, help: str | None = None) -> inspect.Parameter:
-    kind = kinds(field.annotation)[0]
+def _told(field: FieldInfo) -> str:
+    """The sentence that every edge shows for a field, with the words that it takes."""
+    words = ", ".join(choices(field))
+    return f"{field.description}; one of {words}" if words else str(field.description)
+
+
+def _default(defaults: Mapping[str, Any]) -> str:
+    """The default in brackets, with those of owners that have another one."""
+    first, *_ = defaults.values()
+    others = {name: value for name, value in defaults.items() if value != first}
+    if not others and (first in (None, ()) or isinstance(first, bool)):
+        return ""
+    shown = "; ".join(f"{name}: {value}" for name, value in {"default": first, **others}.items())
+    return f" [{shown}]"
+
+
+def _option(name: str, field: FieldInfo, help: str, panel: str) -> inspect.Parameter:
+    """An option whose value stays a word: its type may depend on the policy that is chosen."""
+    kind = kinds((item_of(field) or field).annotation)[0]
     flag = "--" + name.replace("_", "-")
-    names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
-    if name == "model":
-        names.append("-m")
+    if kind is bool and field.default:
+        help += f"; --no-{flag[2:]} turns it off"
     info = typer.Option(
-        *names,
-        help=(help or str(field.description)).replace("[", r"\["),  # no markup in it
-        show_default=_shown(field.default),
+        f"{flag}/--no-{flag[2:]}" if kind is bool else flag,
+        *_SHORT.get(name, []),
+        help=help.replace("[", r"\["),  # no markup in it
+        show_default=False,
         rich_help_panel=panel,
-        metavar=None if kind is bool else _metavar(field),
+        metavar="" if kind is bool else {int: "N", float: "X"}.get(kind, "TEXT"),
     )
     annotation: Any = str | None
     if kind is bool:
         annotation = bool | None
     elif item_of(field):
         annotation = list[str] | None
+    annotated = Annotated[annotation, info]
     return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[annotation, info],
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotated
     )
-
-
-def _given(cls: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, each word as the type of its field; ranges are checked with the rest."""
-    if cls is DecodeParams:
-        given = {n: values[n] for n in parameters() if values[n] is not None}
-        # `eval --policy gold` asks no model, so gold is no policy of the registry.
-        gold = {"policy": given.pop("policy")} if given.get("policy") == "gold" else {}
-        return from_words(given) | gold
-    return {
-        name: from_word(name, field, value) if isinstance(value, str | list) else value
-        for name, field in cls.model_fields.items()
-        if (value := values.get(name)) is not None
-    }
-
-
-def _shown(default: Any) -> str | bool:
-    if default in (None, ()):
-        return False
-    return str(default).lower() if isinstance(default, bool) else str(default)
-
-
-def _metavar(field: FieldInfo) -> str:
-    if choices(field):
-        return "|".join(choices(field))
-    return {int: "N", float: "X"}.get(kinds((item_of(field) or field).annotation)[0], "TEXT")

@@ -1,13 +1,13 @@
-"""What the commands `reproduce` and `survey` share: their options, the plan they show, the run."""
+"""What the commands `reproduce` and `survey` share: the plan they show, and how they run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from rho_eos.views.announced import load
+from rho_eos.cli.options import Measured
+from rho_eos.cli.running import CONTINUE, load, progress_bars
+from rho_eos.config import EngineConfig
 
 if TYPE_CHECKING:
     from rho_eos.evals.runs.evaluation import Progress
@@ -15,30 +15,29 @@ if TYPE_CHECKING:
     from rho_eos.evals.studies.result import Result
     from rho_eos.evals.studies.study import Cell, Plan, Study, Watch
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures, all answers.")]
-Tasks = Annotated[
-    str, typer.Option(help="Names, separated by commas, in place of those that suit the model.")
-]
-Skip = Annotated[
-    int,
-    typer.Option(
-        help="Leave out so many samples of each task first. So settings can be chosen on other "
-        "samples than those that are reported."
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be run.")]
 
+def make_study(config: EngineConfig, measured: Measured, plans: "Sequence[Plan]") -> "Study":
+    """What all runs of the plans have in common."""
+    from rho_eos.evals.runs.evaluation import find_data
+    from rho_eos.evals.studies.study import Study
 
-def listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    tasks = list(dict.fromkeys(task for plan in plans for task in plan.tasks))
+    return Study(
+        config=config,
+        folder=measured.folder,
+        limit=measured.limit,
+        skip=measured.skip,
+        repeats=measured.repeats,
+        shuffle_seed=measured.shuffle_seed,
+        data=find_data(tasks, measured.data),
+    )
 
 
 def run_study(
     study: "Study",
     plans: "Sequence[Plan]",
-    engine_options: dict[str, Any],
     run: "Callable[[Callable[[], AnswerSource], Watch], list[Result]]",
-    page: Path,
+    page: str,
     dry_run: bool,
 ) -> int:
     """Run it with a progress bar, and print its tables and where its page is. The model is loaded
@@ -55,14 +54,13 @@ def run_study(
 
     @cache
     def open_model() -> "AnswerSource":
-        return ModelAnswers(load(engine_options))
+        return ModelAnswers(load(study.config))
 
     try:
-        bar = _Bar(console, cells)
-        with bar.bars:
-            results = run(open_model, bar.show)
+        with _bar(console, cells) as watch:
+            results = run(open_model, watch)
     except KeyboardInterrupt:
-        console.print("rho-eos: interrupted; run the same command again to continue")
+        console.print(f"rho-eos: interrupted; {CONTINUE}")
         return 130
     for result in results:
         print(f"\n{result.title}")
@@ -70,7 +68,7 @@ def run_study(
             print(f"\n{section}")
             show(table, "terminal")
         print("\n".join([*result.notes, *result.verdict_lines()]).replace("**", ""))
-    print(f"\n{page}")
+    print(f"\n{study.folder / page}")
     return 0
 
 
@@ -90,30 +88,29 @@ def _show_plan(cells: "Sequence[Cell]") -> int:
     return 0
 
 
-class _Bar:
+@contextmanager
+def _bar(console: Any, cells: "Sequence[Cell]") -> "Iterator[Watch]":
     """The answers of all cells, and beside them the cell that is running. A log gets a line for
     each cell."""
+    from rich.markup import escape
 
-    def __init__(self, console: Any, cells: "Sequence[Cell]") -> None:
-        from rho_eos.cli.progress import progress_bars
-
-        self._console = console
-        self._count, self._done = len(cells), sum(cell.finished for cell in cells)
-        self._before = 0  # answers of the cells that this command has finished
-        self.bars = progress_bars(console)
-        self.bars.speed_estimate_period = 600
+    finished = sum(cell.finished for cell in cells)
+    before = 0  # answers of the cells that this command has finished
+    with progress_bars(console) as bars:
+        bars.speed_estimate_period = 600
         pending = sum(cell.samples for cell in cells if not cell.finished)
-        self._task = self.bars.add_task("answers", total=pending, note="")
+        task = bars.add_task("answers", total=pending, note="")
 
-    def show(self, cell: "Cell", progress: "Progress") -> None:
-        from rich.markup import escape
+        def show(cell: "Cell", progress: "Progress") -> None:
+            nonlocal finished, before
+            right = f", {progress.correct / progress.done:.1%} right" if progress.done else ""
+            told = f"{cell.label} · {cell.task}: {progress.done}/{progress.total}{right}"
+            note = f"[{finished + 1}/{len(cells)}] {told}"
+            bars.update(task, completed=before + progress.done, note=escape(note))
+            if progress.done == progress.total:
+                finished += 1
+                before += cell.samples
+                if not console.is_terminal:
+                    console.print(note, markup=False)
 
-        right = f", {progress.correct / progress.done:.1%} right" if progress.done else ""
-        told = f"{cell.label} · {cell.task}: {progress.done}/{progress.total}{right}"
-        note = f"[{self._done + 1}/{self._count}] {told}"
-        self.bars.update(self._task, completed=self._before + progress.done, note=escape(note))
-        if progress.done == progress.total:
-            self._done += 1
-            self._before += cell.samples
-            if not self._console.is_terminal:
-                self._console.print(note, markup=False)
+        yield show

@@ -1,50 +1,36 @@
 """`rho-eos survey`: all ways to choose a length, side by side on one model."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from rho_eos.base.errors import UserError
-from rho_eos.cli.eval_options import BatchSize, Data, Limit, Repeats, ShuffleSeed, UnsafeCode
-from rho_eos.cli.study import DryRun, Out, Skip, Tasks, listed, run_study
+from rho_eos.cli import options
+from rho_eos.cli.options import listed
+from rho_eos.cli.study import make_study, run_study
+from rho_eos.config import EngineConfig
 
 ELSEWHERE = {"policy": "--policies", "initial_length": "--lengths"}
 
 
 def survey(
-    engine_options: dict[str, Any],
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="lengths; or stress, for a model that may compress its answers",
-            show_default=False,
-        ),
-    ],
-    out: Out,
-    tasks: Tasks = "",
-    limit: Limit = None,
-    skip: Skip = 0,
-    repeats: Repeats = 1,
-    shuffle_seed: ShuffleSeed = None,
-    batch_size: BatchSize = None,
-    data: Data = None,
-    unsafe_code: UnsafeCode = False,
-    policies: Annotated[
-        str, typer.Option(help="Run only these, separated by commas: fixed, asym, scout, …")
-    ] = "",
-    lengths: Annotated[
-        str, typer.Option(help="Start from these lengths, separated by commas.")
-    ] = "",
-    values: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="NAME=VALUES",
-            help="Run every row with these values of a decoding parameter, separated by commas; "
-            "may be given repeatedly. Without it: threshold=0.999,0.9 and cache=none,window.",
-        ),
-    ] = None,
-    dry_run: DryRun = False,
+    engine: EngineConfig,
+    measured: options.Measured,
+    name: str = typer.Argument(
+        ..., help="lengths; or stress, for a model that may compress its answers"
+    ),
+    policies: str = typer.Option(
+        "", help="Run only these, separated by commas: fixed, asym, scout, …"
+    ),
+    lengths: str = typer.Option("", help="Start from these lengths, separated by commas."),
+    values: list[str] | None = typer.Option(
+        None,
+        "--with",
+        metavar="NAME=VALUES",
+        help="Run every row with these values of a decoding parameter, separated by commas; may "
+        "be given repeatedly. Without it: threshold=0.999,0.9 and cache=none,window.",
+    ),
+    dry_run: options.DryRun = False,
 ) -> int:
     """Compare policies from several initial lengths, and say which one suits a model.
 
@@ -60,30 +46,17 @@ def survey(
 
       rho-eos survey stress --model terse --lengths 16,64 --with threshold=0.9 --dry-run --out x
     """
-    from rho_eos.config import EngineConfig
-    from rho_eos.evals.runs.evaluation import find_data
-    from rho_eos.evals.studies.study import Study, usual_tasks
+    from rho_eos.evals.studies.study import usual_tasks
     from rho_eos.evals.studies.survey import plan_survey, run_survey
 
-    if batch_size is not None:
-        engine_options["max_rows"] = batch_size
-    config = EngineConfig.from_mapping(engine_options)
     asked = listed(policies), listed(lengths), _values(values or [])
-    plan = plan_survey(name, listed(tasks) or usual_tasks(config.model), *asked)
-    study = Study(
-        config=config,
-        folder=out,
-        limit=limit,
-        skip=skip,
-        repeats=repeats,
-        shuffle_seed=shuffle_seed,
-        data=find_data(plan.tasks, data or []),
-    )
+    plan = plan_survey(name, measured.task_names or usual_tasks(engine.model), *asked)
+    study = make_study(engine, measured, [plan])
 
     def run(open_model: Any, watch: Any) -> Any:
-        return [run_survey(study, plan, open_model, watch, unsafe_code)]
+        return [run_survey(study, plan, open_model, watch, measured.unsafe_code)]
 
-    return run_study(study, [plan], engine_options, run, out / f"{name}.md", dry_run)
+    return run_study(study, [plan], run, f"{name}.md", dry_run)
 
 
 def _values(given: list[str]) -> dict[str, list[str]]:

@@ -1,23 +1,22 @@
 """`rho-eos watch`: the canvas while it denoises, grows and shrinks."""
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
 
-from rho_eos.cli.asking import Raw, Suffix, prepared
-
-if TYPE_CHECKING:
-    from rho_eos.views.screen import Screen
+from rho_eos.cli.options import Raw, Suffix
+from rho_eos.cli.running import prepared
+from rho_eos.config import EngineConfig
 
 
 def watch(
-    engine_options: dict[str, Any],
+    engine: EngineConfig,
     decode_options: dict[str, Any],
-    prompt: Annotated[str, typer.Argument(help="The prompt.")],
+    prompt: str = typer.Argument(..., help="The prompt."),
     raw: Raw = False,
     suffix: Suffix = None,
-    delay: Annotated[float, typer.Option(help="Seconds to pause after each step.")] = 0.1,
+    delay: float = typer.Option(0.1, help="Seconds to pause after each step."),
 ) -> int:
     """Watch the canvas denoise: tokens by confidence, MASKs, ρ and the length as they change.
 
@@ -26,19 +25,24 @@ def watch(
       rho-eos watch "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?" --delay 0.3
     """
     from rich.console import Console
+    from rich.live import Live
 
     from rho_eos.engine.request import Detail
     from rho_eos.text.ask import Ask
     from rho_eos.views.screen import Screen, closing_line, plain_line
 
     ask = Ask(prompt, decode_options, raw=raw, suffix=suffix)
-    [request], loaded = prepared(engine_options, ask)
+    [request], loaded = prepared(engine, ask)
     llm = loaded()
     console = Console(highlight=False)
     events = llm.engine.follow(llm.engine.submit(request, Detail.STEPS))
     screen = Screen(llm, request)
     if console.is_terminal:
-        _live(console, screen, events, delay)
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            for event in events:
+                screen.show(event)
+                live.update(screen.render(console.width, console.height), refresh=True)
+                time.sleep(delay)
     else:
         for event in events:
             console.print(plain_line(event.record), soft_wrap=True)
@@ -48,13 +52,3 @@ def watch(
     console.print(screen.output.text, markup=False, soft_wrap=True)
     console.print(closing_line(screen.output), style="dim", soft_wrap=True)
     return 0
-
-
-def _live(console: Any, screen: "Screen", events: Any, delay: float) -> None:
-    from rich.live import Live
-
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        for event in events:
-            screen.show(event)
-            live.update(screen.render(console.width, console.height), refresh=True)
-            time.sleep(delay)

@@ -34,6 +34,10 @@ class Report:
     tokens: int = 0
     interrupted: bool = False
 
+    @property
+    def done(self) -> int:
+        return self.before + self.made + self.failed
+
 
 class FileJob(ABC):
     """What the rows of a file mean, who answers them, and what the lines of the results say."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import Output
 from rho_eos.base.tokens import SpecialTokens
+from rho_eos.decoding.params import check_samples
 from rho_eos.decoding.schema import from_words
 from rho_eos.files.file_job import Answer, FileJob
 from rho_eos.files.jobs import Executor, Item
@@ -46,6 +47,17 @@ class GenerateJob(FileJob):
     trace: Path | None = None  # the file for every denoising step, if there is one
     overwrite: bool = False  # whether that file is begun anew
     _traces: ResultFile | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """What is given for all rows must be good for answers or, without a policy, for gaps."""
+        check_samples(self.n)
+        try:
+            decide(Ask(params=self.defaults), self.special)
+        except UserError as error:
+            try:
+                decide(Ask(params=self.defaults, template="___ ___"), self.special)
+            except UserError:
+                raise error from None
 
     def read(self, row: FileRow) -> list[Item]:
         """A row that asks for `n` samples is as many items, with #0, #1, … behind its id."""
