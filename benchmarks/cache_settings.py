@@ -23,7 +23,6 @@ from rho_eos import LLM, DecodeParams
 
 SETTINGS: dict[str, tuple[float, ...]] = {
     "cache_window": (16, 24, 32, 48),
-    "cache_back": (8, 16, 24, 48),
     "cache_commits": (16, 32, 48, 64),
     "cache_steps": (4, 8, 12, 16, 24),
     "cache_unsure": (0, 0.5, 0.9),
@@ -31,16 +30,13 @@ SETTINGS: dict[str, tuple[float, ...]] = {
 #: Where the sweep stands when one of them is moved: the values of the first prototype.
 START: dict[str, float] = {
     "cache_window": 32,
-    "cache_back": 24,
     "cache_commits": 32,
     "cache_steps": 8,
     "cache_unsure": 0,
 }
 TOGETHER: tuple[dict[str, float], ...] = (
-    {"cache_steps": 24, "cache_window": 24},
     {"cache_steps": 24, "cache_commits": 48},
-    {"cache_steps": 24, "cache_window": 24, "cache_back": 16},
-    {"cache_steps": 24, "cache_window": 24, "cache_back": 16, "cache_commits": 48},
+    {"cache_steps": 24, "cache_window": 24, "cache_commits": 48},
 )
 DECIDING = ("fixed 256", "Asym from 64", "scout")
 THRESHOLD = 0.999

@@ -63,7 +63,10 @@ def run_engine(case: Case, rows: int = BATCH) -> Run:
     """All prompts through the engine, at most `rows` of them at a time."""
     runner = ModelRunner(case.model, case.special)
     engine = Engine(runner, case.special, lambda _: "", max_rows=rows)
-    requests = [request_for(str(n), prompt, case.params) for n, prompt in enumerate(case.prompts)]
+    requests = [
+        request_for(str(n), prompt, case.params, special=case.special)
+        for n, prompt in enumerate(case.prompts)
+    ]
     with PeakMemory() as memory:
         started = time.perf_counter()
         ordered = engine.finish([engine.submit(request) for request in requests])
