@@ -33,7 +33,7 @@ TITLES = {
         "klass": "KLASS",
         "wino": "WINO",
     },
-    "cache": {"window": "Window"},
+    "cache": {"none": "None", "window": "Window"},
 }
 
 

@@ -107,8 +107,19 @@ def test_tokens_appear_and_charts_move_while_it_runs(
             {"policy": "released", "rho_low": 0.15, "rho_high": 0.3, "expansion": "constant"},
             {"hold", "expand", "contract"},
         ),
+        (
+            arbitrary(1, [0.1, 0.9, 0.5], sure=0.3),
+            {
+                "commit": "wino",
+                "draft": 0.5,
+                "verify": 0.4,
+                "block_length": 16,
+                "expansion": "constant",
+            },
+            {"hold", "expand", "contract"},
+        ),
     ],
-    ids=["rho-eos", "daedal", "released"],
+    ids=["rho-eos", "daedal", "released", "a rule that takes back"],
 )
 def test_every_scrubber_position_is_the_canvas_of_that_step(
     scripted: Callable[..., Scripted],
@@ -131,6 +142,8 @@ def test_every_scrubber_position_is_the_canvas_of_that_step(
     for forward in [*range(len(frames)), *range(len(frames) - 1, -1, -5)]:
         page.seek(forward)
         assert page.cells() == frames[forward], f"after forward {forward}"
+        taken = sum(token is None for _, token in trace[forward - 1].written) if forward else 0
+        assert page.side("a").locator(".canvas .mask.fresh").count() == taken
 
 
 def replay_frame(replay: Replay) -> list[str | None]:
