@@ -1,5 +1,7 @@
 """The engine against the naive decoder: the same tokens for every policy, in mixed batches."""
 
+import sys
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +14,7 @@ import torch
 from rho_eos.base.outputs import Output
 from rho_eos.base.plugins import load_plugin
 from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.registry import POLICIES as REGISTERED
 from rho_eos.embedded.tasks import TASKS
 from rho_eos.llm import LLM
 from rho_eos.text.ask import Ask
@@ -21,39 +24,36 @@ from tests.reference.decoder import Ids, Result, returned_tokens
 from tests.reference.decoder import decode as reference_decode
 from tests.reference.random_llada import random_llada
 
-for name in ("frontier", "landing"):
-    load_plugin(str(Path(__file__).parents[2] / "examples" / f"{name}.py"))
+EXAMPLES = ("frontier", "landing")  # policies that are examples
 
-POLICIES = {
-    "fixed by τ": DecodeParams(policy="fixed", **LIMITS),
-    "fixed, one a step": DecodeParams(policy="fixed", steps=16, **LIMITS),
-    "fixed, several a step": DecodeParams(policy="fixed", steps=8, **LIMITS),
-    "ρ-EOS asym": DecodeParams(**LIMITS),
-    "ρ-EOS sym, linear, no blocks": DecodeParams(
+POLICIES: dict[str, dict[str, Any]] = {
+    "fixed by τ": dict(policy="fixed", **LIMITS),
+    "fixed, one a step": dict(policy="fixed", steps=16, **LIMITS),
+    "fixed, several a step": dict(policy="fixed", steps=8, **LIMITS),
+    "ρ-EOS asym": dict(**LIMITS),
+    "ρ-EOS sym, linear, no blocks": dict(
         preset="sym", expansion="linear", **(LIMITS | {"block_length": None})
     ),
-    "ρ-EOS constant, short horizon": DecodeParams(
+    "ρ-EOS constant, short horizon": dict(
         rho_low=0.3, rho_high=0.5, expansion="constant", expansion_base=3, horizon=7, **LIMITS
     ),
-    "single stage, confidence": DecodeParams(
-        signal="confidence", rho_low=0.15, rho_high=0.4, **LIMITS
-    ),
-    "DAEDAL": DecodeParams(policy="daedal", **LIMITS),
-    "DAEDAL, density": DecodeParams(policy="daedal", signal="density", **LIMITS),
-    "DAEDAL, inserting to its limit": DecodeParams(policy="daedal", rho_low=0.0, **LIMITS),
-    "frontier": DecodeParams(policy="frontier", **(LIMITS | {"max_new_tokens": 160})),
-    "frontier from a long canvas": DecodeParams(
+    "single stage, confidence": dict(signal="confidence", rho_low=0.15, rho_high=0.4, **LIMITS),
+    "DAEDAL": dict(policy="daedal", **LIMITS),
+    "DAEDAL, density": dict(policy="daedal", signal="density", **LIMITS),
+    "DAEDAL, inserting to its limit": dict(policy="daedal", rho_low=0.0, **LIMITS),
+    "frontier": dict(policy="frontier", **(LIMITS | {"max_new_tokens": 160})),
+    "frontier from a long canvas": dict(
         policy="frontier", **(LIMITS | {"initial_length": 120, "max_new_tokens": 160})
     ),
-    "landing": DecodeParams(policy="landing", **(LIMITS | {"max_new_tokens": 160})),
-    "landing from a long canvas": DecodeParams(
+    "landing": dict(policy="landing", **(LIMITS | {"max_new_tokens": 160})),
+    "landing from a long canvas": dict(
         policy="landing", **(LIMITS | {"initial_length": 120, "max_new_tokens": 160})
     ),
     # Room and margin are given: with the cache they have other defaults.
-    "scout": DecodeParams(
+    "scout": dict(
         policy="scout", look=160, ahead=0, margin=8, **(LIMITS | {"max_new_tokens": 160})
     ),
-    "scout that looks twice": DecodeParams(
+    "scout that looks twice": dict(
         policy="scout",
         look=160,
         ahead=8,
@@ -62,24 +62,35 @@ POLICIES = {
         trust=1.0,
         **(LIMITS | {"max_new_tokens": 200}),
     ),
-    "scout without blocks": DecodeParams(
+    "scout without blocks": dict(
         policy="scout",
         look=160,
         ahead=0,
         margin=8,
         **(LIMITS | {"block_length": None, "max_new_tokens": 200}),
     ),
-    "scout that trusts": DecodeParams(
+    "scout that trusts": dict(
         policy="scout", look=160, ahead=8, trust=0, **(LIMITS | {"max_new_tokens": 160})
     ),
-    "blocks": DecodeParams(
-        policy="blocks", **(LIMITS | {"block_length": None, "initial_length": 3})
-    ),
-    "ρ-EOS with ties": DecodeParams(tie=0.2, threshold=0.99, **LIMITS),
-    "ρ-EOS that spares content": DecodeParams(
-        rho_low=0.2, rho_high=0.4, spare_content=True, **LIMITS
-    ),
+    "blocks": dict(policy="blocks", **(LIMITS | {"block_length": None, "initial_length": 3})),
+    "ρ-EOS with ties": dict(tie=0.2, threshold=0.99, **LIMITS),
+    "ρ-EOS that spares content": dict(rho_low=0.2, rho_high=0.4, spare_content=True, **LIMITS),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def example_policies() -> Iterator[None]:
+    """They are registered while this module runs, and not for anybody else."""
+    for name in EXAMPLES:
+        load_plugin(str(Path(__file__).parents[2] / "examples" / f"{name}.py"))
+    yield
+    for name in EXAMPLES:
+        del sys.modules[REGISTERED.find(name).__module__]
+        REGISTERED.remove(name)
+
+
+def every_policy() -> list[DecodeParams]:
+    return [DecodeParams(**given) for given in POLICIES.values()]
 
 
 @cache
@@ -87,7 +98,7 @@ def runs(name: str) -> tuple[list[Output], list[Output], list[Result]]:
     """Every policy on three prompts: ours to the canvas end, ours stopping early, the reference."""
     model = random_llada(**MODELS[name])
     prompts = some_prompts(3 * len(POLICIES))
-    params = [how for how in POLICIES.values() for _ in range(3)]
+    params = [how for how in every_policy() for _ in range(3)]
     full = [how.replaced(early_stop=False, trace=True) for how in params]
     rules = [rule_of(how) for how in full]
     return (
@@ -179,7 +190,7 @@ def test_a_result_depends_neither_on_batch_size_nor_on_order() -> None:
     model = random_llada(seed=2, eos_share=0.4, sharpness=4.0)
     prompts = some_prompts(16, seed=5)
     kinds = [
-        *POLICIES.values(),
+        *every_policy(),
         DecodeParams(temperature=0.7, seed=11, **LIMITS),
         DecodeParams(cfg_scale=1.5, **LIMITS),
     ]
