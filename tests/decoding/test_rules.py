@@ -167,6 +167,14 @@ def test_quota_spreads_commits_evenly(
     assert [len(record.committed) for record in trace] == expected
 
 
+@pytest.mark.parametrize("policy", ["rho-eos", "daedal", "scout", "blocks", "fixed"])
+def test_a_rules_own_default_holds_with_every_policy(policy: str) -> None:
+    assert DecodeParams(policy=policy, commit="entropy-bound").order == "entropy"
+    assert DecodeParams(policy=policy, commit="factor").order == "confidence"
+    own = DecodeParams(policy=policy, commit="entropy-bound").block_length
+    assert own == (None if policy == "blocks" else 32)
+
+
 def test_a_prediction_speaks_of_just_what_is_asked_in_that_order() -> None:
     seen = prediction([2, 3, 5, 8], [10, 11, 12, 13], [0.1, 0.2, 0.3, 0.4])
     assert seen.at(np.array([8, 2, 5, 3])).token.tolist() == [13, 10, 12, 11]

@@ -29,9 +29,7 @@ InOrder = Annotated[
     ),
 ]
 
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only list what would be run, and its rough cost.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be run.")]
 
 # Of commands that can run on a cluster.
 RayAddress = Annotated[

@@ -50,7 +50,8 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
                     f"`{command.__name__}` already"
                 )
 
-        def run(**values: Any) -> Any:
+        def run(**all_options: Any) -> Any:  # a name that no option has: typer looks them up
+            values = all_options
             asked = _decoding({n: values[n] for n in decoding if values[n] is not None})
             values["defaults"] = None if decodes else asked or None
             given = [asked if cls is DecodeParams else _given(cls, values) for cls in classes]

@@ -23,7 +23,7 @@ def survey(
         "", help="Run only these, separated by commas: fixed, asym, scout, …"
     ),
     lengths: str = typer.Option("", help="Start from these lengths, separated by commas."),
-    values: list[str] | None = typer.Option(
+    varied: list[str] | None = typer.Option(
         None,
         "--with",
         metavar="NAME=VALUES",
@@ -49,7 +49,7 @@ def survey(
     from rho_eos.evals.studies.study import usual_tasks
     from rho_eos.evals.studies.survey import plan_survey, run_survey
 
-    asked = listed(policies), listed(lengths), _values(values or [])
+    asked = listed(policies), listed(lengths), _values(varied or [])
     plan = plan_survey(name, measured.task_names or usual_tasks(engine.model), *asked)
     study = make_study(engine, measured, [plan])
 

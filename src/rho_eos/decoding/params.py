@@ -7,6 +7,7 @@ is composed of theirs. So a parameter that none of the three has is an unknown o
 
 from collections.abc import Mapping
 from functools import cache
+from inspect import get_annotations
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -218,6 +219,15 @@ def composed(parts: Parts) -> type[DecodeParams]:
     # A class that another one of them extends already adds nothing.
     own_bases = [base for base in dict.fromkeys(bases) if not _is_extended(base, bases)]
     own: type[DecodeParams] = create_model(name, __base__=tuple(own_bases))
+    # pydantic takes a field from the first base that has it, also where that one only inherits it.
+    fields: dict[str, Any] = {}
+    for field, info in own.model_fields.items():
+        homes: Any = (each for each in own.__mro__[1:] if field in get_annotations(each))
+        declared = next(homes).model_fields[field]
+        if declared != info:
+            fields[field] = declared.annotation, declared
+    if fields:
+        own = create_model(name, __base__=tuple(own_bases), **fields)
     own.parts = parts
     return own
 
