@@ -240,7 +240,7 @@ def test_no_bad_line_ends_a_run(job: Job) -> None:
 
 
 def test_a_request_that_fails_is_named_by_its_line(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: Job, tmp_path: Path, own_parts: None
 ) -> None:
     plugin = tmp_path / "failing.py"
     plugin.write_text(
