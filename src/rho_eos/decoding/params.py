@@ -37,9 +37,6 @@ class Parts(NamedTuple):
     commit: "type[CommitRule]"
     cache: "type[Cache] | None"
 
-    def having(self, parameter: str) -> bool:
-        return parameter in composed(self).model_fields
-
 
 class DecodeParams(Settings):
     """What all requests share. The defaults are ρ-EOS as published: Asym, τ 0.9, block 32."""
