@@ -15,7 +15,7 @@ WORKERS ?= 3
 # Which tests: all, or some (make test TESTS=tests/decoding).
 TESTS ?=
 
-.PHONY: setup packages demo test test-clients attack audit lint format docs reproduce bench bench-cache bench-serve clean help
+.PHONY: setup packages demo test test-clients attack audit lint format docs reproduce bench bench-cache bench-blocks bench-serve clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/ —/'
@@ -87,6 +87,9 @@ bench: $(DEV) ## speed and memory as ratios to the naive reference decoder
 
 bench-cache: $(DEV) ## what the window cache saves on the embedded model, about two hours
 	@$(BIN)/python -m benchmarks.cache
+
+bench-blocks: $(DEV) ## what kept blocks save block diffusion models; an hour and 16 GB, less with --layers
+	@$(BIN)/python -m benchmarks.blocks $(OPTIONS)
 
 bench-serve: $(DEV) ## throughput of the server under load, exact and with the window cache
 	@$(BIN)/python -m benchmarks.serve_load

@@ -33,6 +33,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     "Sym from 64": {"preset": "sym"},
     "DAEDAL from 64": {"policy": "daedal"},
     "scout": {"policy": "scout"},
+    "Asym from 64, no blocks": {"preset": "asym", "block_length": None},
+    "fixed 256, guidance": {"policy": "fixed", "initial_length": 256, "cfg_scale": 0.5},
 }
 MODES = ("exact", "window", "dual", "dual, early stop")
 THRESHOLDS = (0.999, 0.9)
@@ -89,6 +91,7 @@ def main() -> int:
     parser.add_argument("--thresholds", default=",".join(map(str, THRESHOLDS)))
     parser.add_argument("--parts", default="counts,seconds")
     parser.add_argument("--modes", nargs="*", default=MODES, choices=MODES, help="counts of these")
+    parser.add_argument("--policies", nargs="*", default=POLICIES, choices=POLICIES)
     parser.add_argument("--repeats", type=int, default=3, help="timed runs of each kind")
     options = parser.parse_args()
     done: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
@@ -96,9 +99,10 @@ def main() -> int:
     console = Console()
     parts = options.parts.split(",")
     for threshold in (float(text) for text in options.thresholds.split(",")):
-        for policy, own in POLICIES.items():
+        for policy, own in ((name, POLICIES[name]) for name in options.policies):
             how = {"threshold": threshold, **own}
-            modes = MODES if own.get("policy") == "fixed" else MODES[:2]
+            fixed = own.get("policy") == "fixed" and "cfg_scale" not in own
+            modes = MODES if fixed else MODES[:2]
             for mode in modes if "counts" in parts else ():
                 if mode not in options.modes:
                     continue

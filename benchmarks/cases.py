@@ -10,10 +10,10 @@ import torch
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.embedded.tasks import TASKS, held_out
 from rho_eos.models.loading import load_model, open_checkpoint
 from rho_eos.models.placement import place
-from rho_eos.text.prompts import encode_prompt
+from rho_eos.text.prompts import Encoder
+from rho_problems import TASKS, held_out
 from tests.reference.bridge import SPECIAL
 from tests.reference.random_llada import random_llada
 
@@ -36,10 +36,8 @@ def embedded(quick: bool = False) -> Case:
     model = load_model(checkpoint, place(config, checkpoint, torch.device("cpu")))
     each = [held_out(task, 1 if quick else 16) for task in TASKS]
     problems = [problem for group in zip(*each, strict=True) for problem in group]
-    prompts = [
-        encode_prompt(problem.prompt, checkpoint.tokenizer, model.config.vocab_size)
-        for problem in problems
-    ]
+    encoder = Encoder(checkpoint.tokenizer, model.config.vocab_size)
+    prompts = [encoder.prompt(problem.prompt) for problem in problems]
     params = DecodeParams(max_new_tokens=512)
     if quick:
         params = DecodeParams(initial_length=16, max_new_tokens=32)

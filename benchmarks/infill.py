@@ -19,8 +19,8 @@ from rich.table import Table
 
 from rho_eos import LLM, DecodeParams
 from rho_eos.base.outputs import Output
-from rho_eos.embedded.tasks import held_out
 from rho_eos.text.ask import Ask
+from rho_problems import held_out
 
 TASKS = ("tiny-mbpp", "tiny-humaneval")
 GOAL = 0.9  # with the length given

@@ -6,8 +6,8 @@ Figures are reported on the first 200 of each task. Settings are chosen on later
 from dataclasses import dataclass
 from typing import Any
 
-from rho_eos.embedded.tasks import TASKS
 from rho_eos.evals import Sample, Task, find_task
+from rho_problems import TASKS
 
 REPORTED = 200
 

@@ -18,9 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from rho_eos.evals.runs.stats import Estimate
-from rho_eos.evals.studies.findings import Finding, in_order, result_of
-from rho_eos.evals.studies.survey import SURVEYS
-from rho_eos.evals.studies.survey_figure import write_figure
+from rho_eos.evals.studies.findings import Finding
+from rho_eos.evals.studies.survey import SURVEYS, write_survey
 
 DOCS = Path(__file__).parent
 MARK = re.compile(r"(<!-- ([a-z-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
@@ -71,10 +70,8 @@ def join_survey(name: str, folder: Path, earlier: Path) -> None:
         (each.section, each.policy, each.start): each
         for each in map(finding, [*before["findings"], *now["findings"]])
     }
-    ordered = in_order(found.values())
     told = {"asked": now["asked"], "words": now["words"]}
-    result_of(name, now["title"], ordered, told).write(folder)
-    write_figure(ordered, folder / name)
+    write_survey(folder, name, now["title"], list(found.values()), told)
 
 
 def finding(numbers: Mapping[str, Any]) -> Finding:

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from rho_eos import LLM, DecodeParams, Output
-from rho_eos.embedded.tasks import TASKS
 from rho_eos.evals import find_task
 from rho_eos.evals.tasks.embedded import sample_of
+from rho_problems import TASKS
 
 #: A short and a long problem: no single fixed length suits both.
 PROMPTS = {

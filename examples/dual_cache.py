@@ -24,13 +24,11 @@ class DualCache(Cache):
         self.block = -1  # where the block begins that the last step wrote in
 
     def positions(self, canvas: Canvas) -> np.ndarray | None:
-        size = getattr(self.params, "block_length", None) or canvas.length
-        first = int(canvas.masked[0]) // size * size
+        first, end = canvas.open_block(getattr(self.params, "block_length", None))
         moved_on, self.block = first != self.block, first
         if self.stale or moved_on:
             return None
-        start = len(canvas.prompt)
-        return np.arange(start + first, start + min(first + size, canvas.length))
+        return len(canvas.prompt) + np.arange(first, end)
 
     def moved(self, moved: np.ndarray, canvas: Canvas) -> None:
         self.stale = True  # what is kept stands in other places now

@@ -8,9 +8,9 @@ from pathlib import Path
 import yaml  # type: ignore[import-untyped]
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.embedded.tasks import TASKS
 from rho_eos.evals import find_task
 from rho_eos.evals.tasks.embedded import sample_of
+from rho_problems import TASKS
 
 NAMES = ("tight-from-16", "tight-from-256", "fixed-512")
 SEEDS = range(200, 300)

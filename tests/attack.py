@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -59,22 +58,11 @@ def times(quick: int, long: int) -> int:
     return long if LONG else quick
 
 
-@dataclass(frozen=True)
-class Outcome:
-    area: str
-    tried: int
-    held: int
-    skipped: int
-    seconds: float
-    note: str = ""
+def attack(area: str, seconds: float = SECONDS) -> tuple[bool, str]:
+    """Whether everything held, and the line of the table that says so.
 
-    @property
-    def good(self) -> bool:
-        return self.tried > 0 and self.held == self.tried and not self.note
-
-
-def attack(area: str, seconds: float = SECONDS) -> Outcome:
-    """All tests of an area, in a process group of their own that ends with them or in time."""
+    All tests of an area run in a process group of their own, which ends with them or in time.
+    """
     files = [found for pattern in AREAS[area] for found in _fitting(pattern)]
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -92,13 +80,13 @@ def attack(area: str, seconds: float = SECONDS) -> Outcome:
         except subprocess.TimeoutExpired:
             note = f"ended after {seconds:g} s"
         finally:
-            _end(process)
-        counts = _counts(report)
-    took = time.monotonic() - started
-    if counts is None:
-        return Outcome(area, 0, 0, 0, took, note or "no report")
-    tried, bad, skipped = counts
-    return Outcome(area, tried - skipped, tried - skipped - bad, skipped, took, note)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        tests, bad, skipped = _counts(report)
+    tried, took = tests - skipped, time.monotonic() - started
+    line = f"{area:12}{tried:>9}{tried - bad:>9}{skipped:>9}{took:>9.0f}  {note}"
+    return tried > 0 and not bad and not note, line
 
 
 def main(areas: Sequence[str]) -> int:
@@ -107,20 +95,9 @@ def main(areas: Sequence[str]) -> int:
         print(f"no such area: {unknown[0]}; there are {', '.join(AREAS)}", file=sys.stderr)
         return 2
     outcomes = [attack(area) for area in areas or AREAS]
-    print(table(outcomes))
-    return 0 if all(outcome.good for outcome in outcomes) else 1
-
-
-def table(outcomes: Sequence[Outcome]) -> str:
-    head = ("area", "tried", "held", "skipped", "seconds")
-    rows = [
-        (each.area, each.tried, each.held, each.skipped, f"{each.seconds:.0f}", each.note)
-        for each in outcomes
-    ]
-    lines = [f"{head[0]:12}" + "".join(f"{word:>9}" for word in head[1:])]
-    lines += [f"{row[0]:12}" + "".join(f"{word:>9}" for word in row[1:5]) for row in rows]
-    notes = [f"{row[0]}: {row[5]}" for row in rows if row[5]]
-    return "\n".join(["", *lines, *notes])
+    print(f"\n{'area':12}{'tried':>9}{'held':>9}{'skipped':>9}{'seconds':>9}")
+    print("\n".join(line.rstrip() for _, line in outcomes))
+    return 0 if all(held for held, _ in outcomes) else 1
 
 
 def _fitting(pattern: str) -> list[str]:
@@ -129,20 +106,15 @@ def _fitting(pattern: str) -> list[str]:
     return found
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _counts(report: Path) -> tuple[int, int, int] | None:
-    """(tests, failures and errors, skipped)."""
+def _counts(report: Path) -> tuple[int, int, int]:
+    """(tests, failures and errors, skipped); none of them where there is no report."""
     if not report.exists():
-        return None
+        return 0, 0, 0
     suite = ElementTree.parse(report).getroot().find("testsuite")
     assert suite is not None
-    number = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
-    return number["tests"], number["failures"] + number["errors"], number["skipped"]
+    names = ("tests", "failures", "errors", "skipped")
+    tests, failures, errors, skipped = (int(suite.get(name, 0)) for name in names)
+    return tests, failures + errors, skipped
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Small random checkpoints on disk, with a tokenizer of bytes and LLaDA's chat format."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -86,8 +87,12 @@ def write_checkpoint(
     tokenizer: PreTrainedTokenizerFast | None = None,
     width: int = 32,
     shard_size: str = "1GB",
+    **more: Any,
 ) -> Path:
-    """A LLaDA-layout checkpoint of random weights; `eos_bias` > 0 makes it end its answers."""
+    """A LLaDA-layout checkpoint of random weights; `eos_bias` > 0 makes it end its answers.
+
+    `more` are further fields of its config: with a `block_length` it attends in blocks.
+    """
     tokenizer = tokenizer or byte_tokenizer(chat_template)
     torch.manual_seed(seed)
     config = LLaDAConfig(
@@ -101,6 +106,7 @@ def write_checkpoint(
         mask_token_id=tokenizer.convert_tokens_to_ids(SPECIAL[2]),
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.eos_token_id,
+        **more,
     )
     model = LLaDAForMaskedLM(config)
     with torch.no_grad():

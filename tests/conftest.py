@@ -4,6 +4,7 @@ import collections
 import gc
 import signal
 import ssl
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -141,6 +142,20 @@ def byte_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_checkpoint(tmp_path_factory.mktemp("byte-llada"))
 
 
+@pytest.fixture(scope="session")
+def llm(byte_checkpoint: Path) -> Any:
+    from rho_eos import LLM
+
+    return LLM(str(byte_checkpoint))
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Any:
+    from rho_eos import LLM
+
+    return LLM("tiny")
+
+
 def golden_parameters(trace: dict[str, Any]) -> dict[str, Any]:
     """A trace's own, where the released rule is called a preset."""
     given = {"max_new_tokens": 256, **trace["parameters"]}
@@ -150,11 +165,30 @@ def golden_parameters(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Policies, commit rules and caches that a test registers are gone after it."""
+def own_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Policies, commit rules and caches that a test registers are gone after it, and so are the
+    modules of plugins that it loads."""
     from rho_eos.decoding.registry import CACHES, COMMITS, POLICIES
 
     for registry in (POLICIES, COMMITS, CACHES):
-        registry.all()
-        for name in ("_things", "_homes"):
-            monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+        _own(registry, monkeypatch)
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith(("rho_eos_plugin", "outside")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def own_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for tasks, of which nobody has looked yet for those of installed packages."""
+    from rho_eos.evals.task import TASKS
+
+    _own(TASKS, monkeypatch)
+    monkeypatch.setattr(TASKS, "_others_loaded", False)
+
+
+def _own(registry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.all()
+    for name in ("_things", "_homes"):
+        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))

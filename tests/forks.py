@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -54,12 +53,13 @@ class Fork:
                 1 if stdout is None else stdout,
                 2 if stderr is None else stderr,
             ]
-            self._status, theirs = os.pipe()
+            ours, theirs = os.pipe()
             request = json.dumps(asked).encode()
             assert len(request) < _LONGEST
             socket.send_fds(_connected(), [request], [*streams, theirs])
         os.close(theirs)
-        self.pid = int(self._read())
+        self._status = os.fdopen(ours, "rb", buffering=0)
+        self.pid = int(self._status.readline())
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -87,16 +87,8 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
     def _end(self) -> None:
-        self.returncode = int(self._read())
-        os.close(self._status)
-
-    def _read(self) -> bytes:
-        line = b""
-        while not line.endswith(b"\n"):
-            part = os.read(self._status, 1)
-            assert part, "the process that is forked has ended"
-            line += part
-        return line
+        self.returncode = int(self._status.readline())
+        self._status.close()
 
 
 def run(
@@ -140,52 +132,37 @@ def _stop(process: "subprocess.Popen[bytes]", connection: socket.socket) -> None
 
 
 def _serve(connection: socket.socket) -> dict[str, Any] | None:
-    """Fork for every request. Returns what to do, in a fork, or None when nobody asks any more."""
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    os.set_blocking(woken, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    """Fork for every request. Returns what to do, in a fork, or None when nobody asks any more.
+
+    Between this loop and each command is one more process, which only waits and tells how it ended.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is for the tests
-    status: dict[int, int] = {}
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that waited need no waiting for
     while True:
-        ready = select.select([connection, woken], [], [])[0]
-        if woken in ready:
-            os.read(woken, 4096)
-            _report(status)
-        if connection not in ready:
-            continue
         request, descriptors, _, _ = socket.recv_fds(connection, _LONGEST, 4)
         if not request:
             return None
-        if (pid := os.fork()) == 0:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if os.fork() == 0:
             connection.close()
-            for descriptor in (woken, wake, *status.values()):
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            *streams, status = descriptors
+            if (pid := os.fork()) == 0:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                for number, descriptor in enumerate(streams):
+                    os.dup2(descriptor, number)
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                return dict(json.loads(request))
+            for descriptor in streams:
                 os.close(descriptor)
-            for number, descriptor in enumerate(descriptors[:3]):
-                os.dup2(descriptor, number)
-            for descriptor in descriptors:
-                os.close(descriptor)
-            return dict(json.loads(request))
-        for descriptor in descriptors[:3]:
+            try:
+                os.write(status, b"%d\n" % pid)
+                ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                os.write(status, b"%d\n" % ended)
+            finally:
+                os._exit(0)
+        for descriptor in descriptors:
             os.close(descriptor)
-        status[pid] = descriptors[3]
-        os.write(status[pid], b"%d\n" % pid)
-
-
-def _report(status: dict[int, int]) -> None:
-    """To whom it concerns: which processes have ended, and how."""
-    while status:
-        pid, ended = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
-            return
-        descriptor = status.pop(pid)
-        with suppress(BrokenPipeError):
-            os.write(descriptor, b"%d\n" % os.waitstatus_to_exitcode(ended))
-        os.close(descriptor)
 
 
 def _become(asked: dict[str, Any]) -> None:

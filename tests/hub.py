@@ -43,7 +43,6 @@ class Asked:
     path: str
     range: str | None
     token: str | None
-    status: int
     sent: int  # bytes of the body
 
 
@@ -113,12 +112,11 @@ class Handler(BaseHTTPRequestHandler):
         commit = repo.commit(unquote("/".join(rest[1:])) or "main")
         if commit is None:
             return self.refuse(404, "RevisionNotFound", f"Invalid rev id: {rest[1:]}")
-        files = repo.commits[commit].items()
-        if rest and rest[0] == "tree":
-            return self.answer_json([tree_entry(*item) for item in files])
+        files = [entry(*item) for item in repo.commits[commit].items()]
         about = {"id": f"{owner}/{name}", "sha": commit, "private": repo.private}
-        siblings = [sibling(*item) for item in files]
-        return self.answer_json(about | {"gated": repo.gated and "auto", "siblings": siblings})
+        about |= {"gated": repo.gated and "auto", "siblings": files}
+        content = files if rest and rest[0] == "tree" else about
+        return self.answer(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
     def answer_file(self, id: str, revision: str, name: str) -> None:
         repo = self.find(id)
@@ -142,12 +140,8 @@ class Handler(BaseHTTPRequestHandler):
         return self.answer(302, b"", here | linked | location)
 
     def answer_blob(self, digest: str) -> None:
-        contents = (
-            content
-            for repo in self.hub.repos.values()
-            for files in repo.commits.values()
-            for content in files.values()
-        )
+        commits = (files for repo in self.hub.repos.values() for files in repo.commits.values())
+        contents = (content for files in commits for content in files.values())
         whole = next(each for each in contents if sha256(each).hexdigest() == digest)
         asked = self.headers.get("Range")
         if asked is None:
@@ -172,9 +166,6 @@ class Handler(BaseHTTPRequestHandler):
         said = {"X-Error-Message": message} | ({"X-Error-Code": code} if code else {})
         self.answer(status, json.dumps({"error": message}).encode(), said | (headers or {}))
 
-    def answer_json(self, content: Any) -> None:
-        self.answer(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
-
     def answer(
         self,
         status: int,
@@ -192,16 +183,8 @@ class Handler(BaseHTTPRequestHandler):
         if may_cut and self.hub.cuts:
             whole, body = body, body[: self.hub.cuts.pop(0)]
             self.close_connection = len(body) < len(whole)
-        self.hub.log.append(
-            Asked(
-                self.command,
-                urlsplit(self.path).path,
-                self.headers.get("Range"),
-                self.token,
-                status,
-                len(body),
-            )
-        )
+        path, extent = urlsplit(self.path).path, self.headers.get("Range")
+        self.hub.log.append(Asked(self.command, path, extent, self.token, len(body)))
         self.wfile.write(body)
 
 
@@ -209,18 +192,14 @@ def git_id(content: bytes) -> str:
     return sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
-def sibling(name: str, content: bytes) -> dict[str, Any]:
-    about = {"rfilename": name, "size": len(content), "blobId": git_id(content)}
-    digest = sha256(content).hexdigest()
-    lfs = {"sha256": digest, "size": len(content), "pointerSize": 134}
-    return about | ({"lfs": lfs} if is_large(name) else {})
-
-
-def tree_entry(name: str, content: bytes) -> dict[str, Any]:
-    about = {"type": "file", "path": name, "size": len(content), "oid": git_id(content)}
-    digest = sha256(content).hexdigest()
-    lfs = {"oid": digest, "size": len(content), "pointerSize": 134}
-    return about | ({"lfs": lfs} if is_large(name) else {})
+def entry(name: str, content: bytes) -> dict[str, Any]:
+    """What is said of a file, under the names that both lists of files have for it."""
+    size, id = len(content), git_id(content)
+    about = {"type": "file", "path": name, "rfilename": name, "size": size, "oid": id, "blobId": id}
+    if is_large(name):
+        digest = sha256(content).hexdigest()
+        about["lfs"] = {"oid": digest, "sha256": digest, "size": size, "pointerSize": 134}
+    return about
 
 
 @contextmanager

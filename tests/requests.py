@@ -6,7 +6,7 @@ from typing import Any
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.canvas import Canvas
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.engine.request import Request
+from rho_eos.text.ask import Request
 
 #: The ids of the scripted and of the random models.
 SPECIAL = SpecialTokens(mask=3, eos=2, end_of_turn=1)

@@ -11,8 +11,9 @@ from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.engine import Engine, Runner
+from rho_eos.engine.forward import Asked
 from rho_eos.engine.request import Detail, Handle
-from rho_eos.engine.row import Asked, Row
+from rho_eos.engine.row import Row
 from tests.requests import SPECIAL
 from tests.requests import request as request_for
 

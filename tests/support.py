@@ -4,7 +4,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,15 @@ def wait_until(condition: Callable[[], object], seconds: float = 60, what: str =
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what or condition}"
         time.sleep(0.02)
+
+
+def processes() -> set[str]:
+    """The names of all processes of this machine, in whatever namespace."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(OSError):  # it has ended
+            found.add(entry.read_text().strip())
+    return found
 
 
 @contextmanager

@@ -3,28 +3,35 @@
 import random
 from collections.abc import Callable
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from rho_eos import LLM, DecodeParams
-from rho_eos.decoding.registry import policies
-from rho_eos.embedded.tasks import TASKS, held_out
 from rho_eos.engine.batch import RowInput, pack
 from rho_eos.models.attention import PackedRows
 from rho_eos.text.ask import Ask
+from rho_problems import TASKS, held_out
+from tests.drawn import combinations
+from tests.requests import SPECIAL
 
 PROMPTS = [problem.prompt for name in TASKS for problem in held_out(name, 3)]
+LENGTHS = {"initial_length": 48, "max_new_tokens": 96}
+WAYS = [way for way in combinations(SPECIAL) if way[0] not in ("cal", "released")]
+MORE: list[dict[str, Any]] = [
+    {},
+    {"cache": "window", "cache_window": 4, "cache_steps": 5},
+    {"cfg_scale": 1.2},
+    {"temperature": 0.7, "seed": 5},
+    {"cache": "window", "cfg_scale": 1.2, "temperature": 0.7},
+]
 PARAMS = {
     "greedy": [DecodeParams(initial_length=32, max_new_tokens=96) for _ in PROMPTS],
-    "seeded": [
-        DecodeParams(initial_length=32, max_new_tokens=64, temperature=0.7, seed=seed)
-        for seed in range(len(PROMPTS))
-    ],
-    "mixed policies": [
-        DecodeParams(policy=policy, initial_length=48, max_new_tokens=96)
-        for _, policy in zip(PROMPTS, cycle(sorted({*policies()} - {"cal", "dreamon"})))
+    "mixed": [
+        DecodeParams(policy=policy, commit=rule, **LENGTHS, **more)
+        for _, (policy, rule), more in zip(PROMPTS, cycle(WAYS[::2]), cycle(MORE))
     ],
 }
 
@@ -50,7 +57,7 @@ def test_same_tokens_at_any_batch_size_and_in_any_order(
         [PROMPTS[index] for index in order], [PARAMS[kind][index] for index in order]
     )
     for index, output in zip(order, outputs, strict=True):
-        assert output.canvas_token_ids == alone[kind][index]
+        assert output.canvas_token_ids == alone[kind][index], PARAMS[kind][index]
 
 
 def test_logits_are_equal_alone_and_packed() -> None:

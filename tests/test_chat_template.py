@@ -1,18 +1,23 @@
 """Chat templates of checkpoints: what transformers renders, in bounded time and memory."""
 
+import shutil
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
 from rho_eos.base.errors import UserError
+from rho_eos.config import EngineConfig
+from rho_eos.models.loading import open_checkpoint
 from rho_eos.text import chat_template
 from rho_eos.text.chat_template import render
 from tests.checkpoints import CHAT_TEMPLATE, byte_tokenizer
+from tests.conftest import DATA
 
 MESSAGES = [
     {"role": "system", "content": "Be brief. ρ ≤ 0.8 👩‍🚀"},
@@ -30,11 +35,11 @@ TEMPLATES = [
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-@pytest.mark.parametrize("prompt", [True, False])
-def test_it_is_what_transformers_renders(template: str, prompt: bool) -> None:
+def test_it_is_what_transformers_renders(template: str) -> None:
     tokenizer = byte_tokenizer(template)
-    want = tokenizer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=prompt)
-    assert render(tokenizer, MESSAGES, prompt) == want
+    for prompt in (True, False):
+        want = tokenizer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=prompt)
+        assert render(tokenizer, MESSAGES, prompt) == want
 
 
 def test_the_last_message_can_be_the_start_of_the_answer() -> None:
@@ -54,7 +59,6 @@ BOMBS = {
     "recursion": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "fails: RecursionError"),
     "large range": ("{% for i in range(10**9) %}x{% endfor %}", "fails: OverflowError"),
     "3 GB": ("{{ 'x' * 3000000000 }}", "limit of 256 MB"),
-    "100 MB": ("{{ 'x' * 100000000 }}", "limit of 256 MB"),
     "a list": ("{{ [0] * 1000000000 }}", "limit of 256 MB"),
     "a width": ("{{ '%3000000000d' % 1 }}", "limit of 256 MB"),
     "doubling": (
@@ -85,15 +89,11 @@ ENDLESS = [
 @pytest.mark.parametrize("template", ENDLESS)
 def test_one_that_never_ends_is_ended(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_template, "SECONDS", 1)
-    chat_template._worker._end()
-    render(byte_tokenizer("fine"), MESSAGES[:1])  # starting takes its time
-    process = chat_template._worker._process
-    assert process is not None
+    monkeypatch.setattr(chat_template, "_worker", chat_template._Worker())
     started = time.monotonic()
     with pytest.raises(UserError, match="did not come to an end within 1 seconds"):
         render(byte_tokenizer(template), MESSAGES[:1])
-    assert time.monotonic() - started < 20
-    assert process.poll() is not None, "it still runs"
+    assert time.monotonic() - started < 60
     assert render(byte_tokenizer("fine"), MESSAGES[:1]) == "fine"
     chat_template._worker._end()
 
@@ -107,20 +107,13 @@ def test_what_is_no_template_is_refused(template: Any) -> None:
 
 
 def test_threads_share_it() -> None:
-    wrong: list[str] = []
+    def ask(number: int) -> str:
+        tokenizer = byte_tokenizer(f"{number} {{{{ messages[0].content }}}}")
+        return render(tokenizer, MESSAGES[:1])
 
-    def ask(number: int) -> None:
-        for _ in range(20):
-            text = render(byte_tokenizer(f"{number} {{{{ messages[0].content }}}}"), MESSAGES[:1])
-            if text != f"{number} {MESSAGES[0]['content']}":
-                wrong.append(text)
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(ask, range(80)))
+    assert found == [f"{number} {MESSAGES[0]['content']}" for number in range(80)]
 
 
 def test_a_worker_that_somebody_killed_is_begun_anew() -> None:
@@ -136,7 +129,17 @@ def test_no_process_stays_behind() -> None:
     """However its owner ended, the worker's input ends with it."""
     command = [sys.executable, "-P", str(chat_template._WORKER), "5", "256", "1000"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
-        assert worker.stdin is not None and worker.stdout is not None
-        assert worker.stdout.readline() == b"{}\n"
+        assert worker.stdin is not None
         worker.stdin.close()
         assert worker.wait(60) == 0
+
+
+@pytest.mark.parametrize(("family", "says"), [("a2d-qwen3", "False"), ("dream", "nothing")])
+def test_it_is_given_what_the_family_sets(family: str, says: str, tmp_path: Path) -> None:
+    """Qwen3's template begins to think aloud unless it is told not to, which A2D was not taught."""
+    shutil.copytree(DATA / "parity" / family, tmp_path / "checkpoint")
+    template = "{{ enable_thinking | default('nothing') }}"
+    byte_tokenizer(template).save_pretrained(tmp_path / "checkpoint")
+    ids = {"mask_token_id": 3, "eos_token_id": 2}
+    checkpoint = open_checkpoint(EngineConfig(model=str(tmp_path / "checkpoint"), **ids))
+    assert render(checkpoint.tokenizer, MESSAGES) == says

@@ -12,21 +12,16 @@ from rho_eos import DecodeParams
 from rho_eos.cli import make_app
 from tests.evals.command import Command
 
+EXAMPLE = Path(__file__).parents[1] / "examples" / "policy.py"
+
 
 @pytest.fixture
 def config(tmp_path: Path, byte_checkpoint: Path) -> Path:
     path = tmp_path / "options.yaml"
     path.write_text(
-        f"model: {byte_checkpoint}\n"
-        "max-new-tokens: 24\n"
-        "initial_length: 8\n"
-        "policy: fixed\n"
-        "temperature: 0.5\n"
-        "block_length: none\n"
-        "early_stop: false\n"
-        "stop: [one, two]\n"
-        "seed: null\n"
-        "json: true\n"
+        f"model: {byte_checkpoint}\nmax-new-tokens: 24\ninitial_length: 8\npolicy: fixed\n"
+        "temperature: 0.5\nblock_length: none\nearly_stop: false\nstop: [one, two]\n"
+        "seed: null\njson: true\n"
     )
     return path
 
@@ -71,26 +66,14 @@ def test_every_command_takes_one(command: Command, tmp_path: Path) -> None:
 def test_a_plugin_in_the_file_brings_its_options(
     command: Command, tmp_path: Path, byte_checkpoint: Path, own_parts: None
 ) -> None:
-    plugin, path = tmp_path / "mine.py", tmp_path / "options.yaml"
-    plugin.write_text(
-        "from rho_eos import DecodeParams, Policy, Step, register_policy\n"
-        "from rho_eos.base.settings import setting\n"
-        "class Params(DecodeParams):\n"
-        "    patience_of_the_file: int = setting(1, 'how long')\n"
-        "@register_policy\n"
-        "class Mine(Policy):\n"
-        "    name = 'from-a-config-file'\n"
-        "    Params = Params\n"
-        "    def step(self, canvas, prediction, commit):\n"
-        "        return Step(commit=canvas.masked)\n"
-    )
+    path = tmp_path / "options.yaml"
     path.write_text(
-        f"plugin: {plugin}\npolicy: from-a-config-file\npatience_of_the_file: 3\n"
-        f"model: {byte_checkpoint}\nmax_new_tokens: 8\n"
+        f"plugin: {EXAMPLE}\npolicy: until-eos\nchunk: 3\n"
+        f"model: {byte_checkpoint}\ninitial_length: 5\nmax_new_tokens: 8\n"
     )
     result = command("generate", "hi", "--json", "--config", path)
     assert result.code == 0, result.err
-    assert json.loads(result.out)["nfe"] == 1
+    assert json.loads(result.out)["expansions"] == 1
 
 
 @pytest.mark.parametrize(
@@ -98,8 +81,6 @@ def test_a_plugin_in_the_file_brings_its_options(
     [
         ("port: [1, 2]", "port is '[1, 2]', but takes an integer"),
         ("ray: maybe", "'--ray'"),
-        ("port: {a: 1}", "but takes an integer"),
-        ("port: x", "port is 'x', but takes an integer"),
         ("config: other.yaml", "has no option --config"),
         ("- port", "holds no options"),
         ("port: [", "cannot read"),
@@ -111,29 +92,19 @@ def test_a_bad_file_is_one_sentence(
 ) -> None:
     path = tmp_path / "options.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    result = command("serve", "--config", path)
-    assert result.code == 2 and message in result.err
-    assert len(result.err.splitlines()) == 1
-
-
-def test_a_file_that_is_none(command: Command, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    for path, message in ((tmp_path / "nothing", "No such file"), (tmp_path / "fifo", "regular")):
-        result = command("serve", "--config", path)
-        assert result.code == 2 and message in result.err
+    wrong = {path: message, tmp_path / "none": "No such file", tmp_path / "fifo": "regular"}
+    for each, said in wrong.items():
+        result = command("serve", "--config", each)
+        assert result.code == 2 and said in result.err
+        assert len(result.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("typed", "completed"), [("rho-eos gen", "generate"), ("rho-eos serve --log-l", "--log-level")]
-)
-def test_a_shell_completes_commands_and_options(typed: str, completed: str) -> None:
-    asked = {
-        "_RHO_EOS_COMPLETE": "complete_bash",
-        "COMP_WORDS": typed,
-        "COMP_CWORD": str(len(typed.split()) - 1),
-    }
+def test_a_shell_completes_options() -> None:
+    typed = "rho-eos serve --log-l"
+    asked = {"_RHO_EOS_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": "2"}
     code = "import sys; sys.argv = ['rho-eos']; from rho_eos.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | asked
     )
-    assert completed in done.stdout.split(), done.stderr
+    assert "--log-level" in done.stdout.split(), done.stderr

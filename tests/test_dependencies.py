@@ -4,7 +4,6 @@ developers must be able to run it."""
 import ast
 import sys
 import tomllib
-from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-
 DISTRIBUTIONS = packages_distributions()  # by the modules that they bring
+OURS = {"rho_eos", "rho_problems", "rho_sandbox"}
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -25,32 +24,21 @@ def names(requirements: list[str]) -> set[str]:
 
 CORE = names(PROJECT["dependencies"])
 OPTIONAL = set[str]().union(*(names(EXTRAS[name]) for name in EXTRAS if name != "dev"))
-
-
-def imported(statements: list[ast.stmt]) -> Iterator[str]:
-    for statement in statements:
-        if isinstance(statement, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in statement.names)
-        elif isinstance(statement, ast.ImportFrom) and statement.level == 0:
-            yield str(statement.module).partition(".")[0]
+#: Rooms that need an extra. Everything else must do with the dependencies.
+NEED_EXTRA = {"server", "evals", "lm_eval", "reproduce", "cluster"}
 
 
 def undeclared(file: Path, declared: set[str]) -> set[str]:
     """Third-party modules that a file imports when it is imported itself."""
-    modules = set(imported(ast.parse(file.read_text()).body)) - {
-        "rho_eos",
-        "rho_sandbox",
-        *sys.stdlib_module_names,
-    }
-    return {
-        module
-        for module in modules
-        if not declared & {canonicalize_name(name) for name in DISTRIBUTIONS.get(module, [module])}
-    }
-
-
-#: Rooms that need an extra. Everything else must do with the dependencies.
-NEED_EXTRA = {"server", "evals", "lm_eval", "reproduce", "cluster"}
+    found = set[str]()
+    for statement in ast.parse(file.read_text()).body:
+        if isinstance(statement, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in statement.names}
+        elif isinstance(statement, ast.ImportFrom) and statement.level == 0:
+            found.add(str(statement.module).partition(".")[0])
+    found -= OURS | sys.stdlib_module_names
+    bring = {module: DISTRIBUTIONS.get(module, [module]) for module in found}
+    return {module for module in found if not declared & {*map(canonicalize_name, bring[module])}}
 
 
 @pytest.mark.parametrize(
@@ -58,9 +46,10 @@ NEED_EXTRA = {"server", "evals", "lm_eval", "reproduce", "cluster"}
     [
         ("rho_eos", NEED_EXTRA, CORE),
         ("rho_eos", set(), CORE | OPTIONAL),
+        ("rho_problems", set(), CORE),
         ("rho_sandbox", set(), set()),
     ],
-    ids=["core", "extras", "sandbox"],
+    ids=["core", "extras", "problems", "sandbox"],
 )
 def test_what_is_imported_is_declared(package: str, left_out: set[str], declared: set[str]) -> None:
     folder = ROOT / "src" / package

@@ -41,7 +41,7 @@ def lines(tmp_path: Path) -> Path:
 def decode(llm: LLM, lines: Path, **defaults: Any) -> dict[str, list[int]]:
     complaints: list[str] = []
     executor = Executor.of(llm)
-    job = GenerateJob(defaults, False, "", llm.special, lambda: executor)
+    job = GenerateJob(defaults, False, "", llm.preparer, lambda: executor)
     requests = map(executor.request, job.items(lines, complaints.append))
     outputs = {output.id: output.token_ids for output in executor.decode(requests)}
     assert not complaints

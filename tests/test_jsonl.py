@@ -39,23 +39,6 @@ def test_after_a_kill_at_any_byte_no_line_is_lost_or_doubled(
     assert path.read_bytes() == whole
 
 
-def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("dear diary\n")
-    with pytest.raises(UserError, match=r"notes\.txt:1: not a result line"):
-        ResultFile(path)
-    assert path.read_text() == "dear diary\n"
-
-
-def test_reading_names_file_and_line_and_goes_on_after_what_is_no_json(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl"
-    path.write_text(json.dumps({"prompt": "a"}) + "\n{oops\n\n[1]\n" + json.dumps({"prompt": "b"}))
-    found = {row.number: row for row in rows.read_rows(path)}
-    assert [row.where for row in found.values()] == [f"{path}:{n}" for n in (1, 2, 4, 5)]
-    assert [found[n].content for n in (1, 4, 5)] == [{"prompt": "a"}, [1], {"prompt": "b"}]
-    assert str(found[2].content).startswith("not JSON")
-
-
 @pytest.mark.parametrize("name", ["in.jsonl.gz", "in.jsonl", "in.txt"])
 def test_a_line_without_end_is_named_and_never_held(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
@@ -80,16 +63,10 @@ def test_a_line_without_end_is_named_and_never_held(
     assert peak < 12 * most, f"{peak} bytes"
 
 
-def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot read .*nothing: No such file"):
-        list(rows.read_rows(tmp_path / "nothing"))
-
-
 @pytest.mark.parametrize(
     "content",
     [
         b'{"id": "a"}\n{"name": "x"}',  # no line break at the end
-        b'{"id": "a"}\n\n',
         b'{"name": "x"}',
         b'[{"id": "a"}]',
         b"dear diary",

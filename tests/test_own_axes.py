@@ -1,8 +1,6 @@
 """A commit rule and a cache from outside, each in one file, go with everything that is there."""
 
 import json
-import sys
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 from rho_eos import LLM, DecodeParams, UserError
 from rho_eos.base.outputs import Output
 from rho_eos.base.plugins import load_plugin
-from rho_eos.decoding.registry import CACHES, COMMITS, policies
+from rho_eos.decoding.registry import CACHES, COMMITS, POLICIES, policies
 from rho_eos.decoding.schema import choices_of
 from rho_eos.engine.replay import Replay
 from tests.evals.command import Command
@@ -32,26 +30,25 @@ BOTH = [str(RULE), str(CACHE)]
 SHORT = {"commit": "leftmost", "sure": 0.02, "max_new_tokens": 40, "block_length": 12}
 MIA = "Mia has 8 plums. 1) buys 6. 2) eats 5. 3) doubles them. How many are there now?"
 
-
-@pytest.fixture(autouse=True)
-def own_registry(own_parts: None) -> Iterator[None]:
-    """Modules that a test imports are gone after it."""
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if name.startswith(("rho_eos_plugin", "outside")):
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("own_parts")
 
 
 def combinations() -> list[tuple[str, str]]:
-    """Every length policy that takes a commit rule, with every cache there is."""
+    """Every length policy that takes a commit rule, with every cache of such models."""
     able = [name for name, policy in policies().items() if policy.rule is None]
-    return list(product(able, choices_of("cache")))
+    caches = [name for name, cache in CACHES.all().items() if not cache.for_blocks]
+    return list(product(able, ["none", *caches]))
 
 
-@pytest.mark.parametrize(("example", "most"), [(RULE, 35), (CACHE, 60)])
-def test_an_example_is_short(example: Path, most: int) -> None:
-    assert len(example.read_text().splitlines()) <= most
+@pytest.mark.parametrize(
+    ("example", "most"), [("policy.py", 45), ("commit_rule.py", 35), ("dual_cache.py", 60)]
+)
+def test_the_guide_shows_the_examples_as_they_are_and_they_are_short(
+    example: str, most: int
+) -> None:
+    source = (EXAMPLES / example).read_text()
+    assert f"```python\n{source}```" in (EXAMPLES.parent / "docs" / "policies.md").read_text()
+    assert len(source.splitlines()) <= most
 
 
 def test_python_combines_them_with_every_length_policy(byte_checkpoint: Path) -> None:
@@ -113,8 +110,8 @@ def test_one_generation_with_both(command: Command, monkeypatch: pytest.MonkeyPa
         (["--commit=leftmost", "--sure=2"], "sure is 2.0, but takes a number in (0, 1]"),
         (["--sure=0.5"], "has no parameter 'sure'; it is one of commit leftmost"),
         (["--commit=leftmost", "--tie=0.1"], "has no parameter 'tie'; it is one of"),
-        (["--commit=rightmost"], "commit is 'rightmost', but takes one of entropy-bound"),
-        (["--cache=triple"], "cache is 'triple', but takes one of none, window, dual"),
+        (["--commit=rightmost"], "commit is 'rightmost', but takes one of "),
+        (["--cache=triple"], "cache is 'triple', but takes one of none, "),
         (["--policy=released", "--commit=leftmost"], "has a commit rule of its own"),
     ],
 )
@@ -163,51 +160,47 @@ def test_a_sweep_and_a_survey_know_them(command: Command, tmp_path: Path) -> Non
     assert survey.code == 0 and "leftmost" in survey.out + survey.err
 
 
-OUTSIDE = {
-    "rho_eos.commits": """
-from rho_eos import CommitRule, register_commit
-
-{decorator}
-class First(CommitRule):
-    name = "outside"
-    def __call__(self, canvas, candidates):
-        return candidates.positions[:1]
-""",
-    "rho_eos.caches": """
-from rho_eos import Cache, register_cache
-
-{decorator}
-class First(Cache):
-    name = "outside"
-    def positions(self, canvas):
-        return None
-""",
+#: By axis: the registry, the base class and its one method.
+KINDS = {
+    "policy": (POLICIES, "Policy", "step(self, canvas, prediction, commit): return Step()"),
+    "commit": (COMMITS, "CommitRule", "__call__(self, canvas, candidates): return []"),
+    "cache": (CACHES, "Cache", "positions(self, canvas): return None"),
 }
+SOURCE = """
+from rho_eos import {base}, Step, register_{axis}
+
+{decorator}
+class First({base}):
+    name = "outside"
+    def {method}
+"""
 
 
-@pytest.mark.parametrize("group", OUTSIDE)
+@pytest.mark.parametrize("axis", KINDS)
 @pytest.mark.parametrize("registered", [True, False])
 def test_an_installed_package_announces_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str, registered: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    axis: str,
+    registered: bool,
 ) -> None:
+    """By a module that registers it, or by its class; a broken package is a warning."""
     monkeypatch.syspath_prepend(tmp_path)
-    axis, registry = ("commit", COMMITS) if group.endswith("commits") else ("cache", CACHES)
+    registry, base, method = KINDS[axis]
     monkeypatch.setattr(registry, "_others_loaded", False)
-    source = OUTSIDE[group].format(decorator=f"@register_{axis}" if registered else "")
-    value = None if registered else "outside_first:First"
-    Packages(tmp_path, group).install("outside_first", source, value)
+    decorator = f"@register_{axis}" if registered else ""
+    source = SOURCE.format(axis=axis, base=base, method=method, decorator=decorator)
+    packages = Packages(tmp_path, registry.group)
+    packages.install("outside_broken", "1 / 0")
+    packages.install("outside_first", source, None if registered else "outside_first:First")
     assert "outside" in choices_of(axis)
     assert getattr(DecodeParams(**{axis: "outside"}), axis) == "outside"
+    [warning] = caplog.messages
+    assert "outside_broken" in warning and "ZeroDivisionError" in warning
     registry.remove("outside")
     with pytest.raises(UserError, match=f"{axis} is 'outside', but takes one of"):
         DecodeParams(**{axis: "outside"})
-
-
-COMMIT_RULES: dict[str, dict[str, Any]] = {
-    "threshold": {"threshold": 0.6},
-    "quota": {"steps_per_block": 5, "threshold": 0.95},
-    "factor": {"factor": 0.8},
-}
 
 
 def model_of(name: str) -> Any:
@@ -226,21 +219,17 @@ def test_the_dual_cache_is_the_published_one(name: str, block: int, early_stop: 
     load_plugin(str(CACHE))
     model, prompts = model_of(name), some_prompts(6, seed=21)
     net = NaiveTransformer(model)
+    rules = [{"threshold": 0.6}, {"steps_per_block": 5, "threshold": 0.95}]
+    rules.append({"commit": "factor", "factor": 0.8})
     shared = {"policy": "fixed", "cache": "dual", "initial_length": 40, "block_length": block}
-    params = [
-        DecodeParams(**shared, commit=commit, **COMMIT_RULES[commit], early_stop=early_stop)
-        for commit in (*COMMIT_RULES, *COMMIT_RULES)
-    ]
+    params = [DecodeParams(**shared, **rule, early_stop=early_stop) for rule in rules * 2]
     outputs = engine_decode(model, prompts, params, rows=4)
     for prompt, how, ours in zip(prompts, params, outputs, strict=True):
         theirs = dual_cache_decode(
             net, prompt, rule_of(how), IDS, lambda count: [net.nothing() for _ in range(count)]
         )
         assert ours.token_ids == returned_tokens(theirs.canvas, IDS)
-        if early_stop:  # ours also stops within a block
-            assert ours.usage.nfe <= theirs.nfe
-            continue
-        assert ours.canvas_token_ids == theirs.canvas
+        assert early_stop or ours.canvas_token_ids == theirs.canvas
         assert ours.usage.nfe == theirs.nfe
         assert ours.usage.positions_evaluated == theirs.positions_evaluated
-        assert ours.usage.refreshes == theirs.refreshes == -(-40 // block)
+        assert ours.usage.refreshes == theirs.refreshes <= -(-40 // block)

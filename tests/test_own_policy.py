@@ -1,8 +1,6 @@
 """A policy from outside, in one file, reaches every corner of the product with no line changed."""
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +8,9 @@ import pytest
 
 from rho_eos import LLM, DecodeParams, Policy, Step, UserError, register_policy
 from rho_eos.base.plugins import load_plugin
-from rho_eos.cli.config_file import split
-from rho_eos.decoding.registry import POLICIES, find_policy, policies
+from rho_eos.decoding.registry import POLICIES, find_policy
 from rho_eos.decoding.schema import schema
 from tests.evals.command import Command
-from tests.packages import Packages
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "policy.py"
 MIA = "Mia has 8 plums. 1) buys 6. 2) eats 5. 3) doubles them. How many are there now?"
@@ -28,32 +24,13 @@ class Mine(Policy):
         return Step(commit=canvas.masked)
 """
 
-
-@pytest.fixture(autouse=True)
-def own_registry(own_parts: None) -> Iterator[None]:
-    """Modules that a test imports are gone after it."""
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if name.startswith(("rho_eos_plugin", "outside")):
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("own_parts")
 
 
 @pytest.fixture
 def command(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.setenv("COLUMNS", "160")
     return command
-
-
-def test_the_example_is_about_thirty_lines() -> None:
-    lines = [line for line in EXAMPLE.read_text().splitlines() if line.strip()]
-    assert len(lines) <= 32
-
-
-@pytest.mark.parametrize("example", ["policy.py", "commit_rule.py", "dual_cache.py"])
-def test_the_guide_shows_the_examples_as_they_are(example: str) -> None:
-    guide = EXAMPLE.parents[1] / "docs" / "policies.md"
-    assert f"```python\n{(EXAMPLE.parent / example).read_text()}```" in guide.read_text()
 
 
 def test_help_generate_and_watch_know_it(command: Command) -> None:
@@ -135,12 +112,6 @@ def test_lm_eval_takes_its_parameters() -> None:
         arguments.read_model_args({**given, "policy": "fixed"})
 
 
-def test_a_command_line_without_its_plugins() -> None:
-    words = ["run", "--plugin", "a.py", "--tasks", "x", "--plugin=b.py", "--limit", "3"]
-    assert split(words, "--plugin") == (["a.py", "b.py"], ["run", "--tasks", "x", "--limit", "3"])
-    assert split(["run", "--plugin"], "--plugin") == ([], ["run"])
-
-
 def test_the_schema_describes_it() -> None:
     load_plugin(str(EXAMPLE))
     described = schema()["axes"]["policy"]["until-eos"]
@@ -194,36 +165,6 @@ def test_a_file_is_imported_once_however_it_is_named(
     load_plugin("./mine.py")
     load_plugin(str(tmp_path / "mine.py"))
     assert find_policy("mine") is first
-
-
-@pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Packages:
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(POLICIES, "_others_loaded", False)
-    return Packages(folder, "rho_eos.policies")
-
-
-@pytest.mark.parametrize(
-    ("decorator", "value"), [("@register_policy", None), ("", "outside_mine:Mine")]
-)
-def test_an_installed_package_announces_its_policy(
-    packages: Packages, decorator: str, value: str | None
-) -> None:
-    packages.install("outside_mine", MINE.format(decorator=decorator), value)
-    assert "mine" in policies()
-    assert DecodeParams(policy="mine").policy == "mine"
-
-
-def test_a_broken_package_is_a_warning_and_the_others_work(
-    packages: Packages, caplog: pytest.LogCaptureFixture
-) -> None:
-    packages.install("outside_broken", "1 / 0")
-    packages.install("outside_mine", MINE.format(decorator="@register_policy"))
-    assert {"rho-eos", "mine"} <= set(policies())
-    [warning] = caplog.messages
-    assert "policies of outside_broken" in warning and "ZeroDivisionError" in warning
 
 
 def test_two_policies_may_share_parameters_and_keep_their_names() -> None:

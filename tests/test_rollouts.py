@@ -1,6 +1,7 @@
 """Rollouts: arrays that say what the steps did, on the embedded model."""
 
 import json
+import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 import torch
 
 from rho_eos import LLM, DecodeParams, Output, Rollouts, UserError
-from rho_eos.embedded.tasks import held_out
 from rho_eos.models.loading import open_checkpoint
+from rho_problems import held_out
 from tests.evals.command import Command
+from tests.lines import by_id, write_lines
 from tests.reference.bridge import logits_of
 
 PROMPTS = [held_out(task, 3)[-1].prompt for task in ("tiny-gsm", "tiny-math", "tiny-mbpp")]
@@ -35,8 +37,8 @@ N = 3
 
 
 @pytest.fixture(scope="module")
-def llm() -> LLM:
-    return LLM("tiny")
+def llm(tiny: LLM) -> LLM:
+    return tiny
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +74,11 @@ def final_places(output: Output) -> dict[tuple[int, int], int]:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_arrays_agree_with_the_step_trace(
-    traced: dict[str, list[Output]], rolled: dict[str, Rollouts], name: str
+    llm: LLM, traced: dict[str, list[Output]], rolled: dict[str, Rollouts], name: str
 ) -> None:
     rollouts, outputs = rolled[name], traced[name]
-    assert len(rollouts) == len(outputs) == N * len(PROMPTS) and rollouts.prompts == len(PROMPTS)
+    assert rollouts.trajectory is not None
+    assert len(rollouts) == len(outputs) == N * len(PROMPTS)
     for s, output in enumerate(outputs):
         places = final_places(output)
         chosen = {
@@ -91,39 +94,13 @@ def test_arrays_agree_with_the_step_trace(
             assert (rollouts.tokens[s, at], rollouts.probability[s, at]) == chosen[who]
         assert np.isnan(rollouts.probability[s][~rollouts.committed[s]]).all()
         assert (rollouts.tokens[s, length:] == -1).all()
-        assert rollouts.tokens[s, :length].tolist() == output.canvas_token_ids
-
-
-def test_the_policies_of_these_tests_make_all_kinds_of_edits(
-    traced: dict[str, list[Output]],
-) -> None:
-    actions = {
-        name: {record.action for output in outputs for record in output.trace}
-        for name, outputs in traced.items()
-    }
-    assert {"expand", "contract"} <= actions["rho-eos"] and "contract" in actions["scout"]
-    assert {"expand", "close", "insert"} <= actions["daedal"]
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_replaying_the_trajectory_gives_the_answer(
-    llm: LLM, rolled: dict[str, Rollouts], name: str
-) -> None:
-    rollouts = rolled[name]
-    assert rollouts.trajectory is not None
-    mask, ends = llm.special.mask, llm.special.ends
-    for s, canvases in enumerate(rollouts.trajectory):
-        assert len(canvases) == rollouts.nfe[s] + 1
-        first = canvases[0][canvases[0] >= 0]
-        # Scout looks at a long canvas first, here as long as it may become.
-        assert first.tolist() == [mask] * (LIMITS["max_new_tokens"] if name == "scout" else 24)
+        canvases = rollouts.trajectory[s]
         last = canvases[-1][canvases[-1] >= 0].tolist()
-        until = next((at for at, token in enumerate(last) if token in (mask, *ends)), len(last))
-        assert llm.preparer.detokenize(last[:until]) == rollouts.texts[s]
-        assert until == rollouts.text_length[s] and len(last) == rollouts.length[s]
-        for at in np.flatnonzero(rollouts.committed[s]):
-            step, position = rollouts.step[s, at], rollouts.position[s, at]
-            assert canvases[step, position] == mask  # it was open when the model chose it
+        assert len(canvases) == rollouts.nfe[s] + 1 and len(last) == length
+        text = last[: rollouts.text_length[s]]
+        assert llm.preparer.encoder.decode(text) == rollouts.texts[s] == output.text
+        assert not {*text} & {llm.special.mask, *llm.special.ends}
+        assert rollouts.tokens[s, :length].tolist() == output.canvas_token_ids
 
 
 @pytest.mark.parametrize("name", ["rho-eos", "daedal"])
@@ -163,14 +140,9 @@ def test_seeds_decide_the_samples_and_batches_do_not(llm: LLM, rolled: dict[str,
     for s in (0, 4, 8):
         own = POLICIES["rho-eos"].replaced(seed=int(rollouts.seed[s]))
         again = alone.rollout(PROMPTS[s // N], own, n=1)
-        length = rollouts.length[s]
-        assert again.trajectory is None
-        for name in ("tokens", "step", "position"):
-            got = getattr(rollouts, name)[s, :length]
-            assert getattr(again, name)[0].tolist() == got.tolist()
-        np.testing.assert_allclose(
-            again.probability[0], rollouts.probability[s, :length], atol=1e-4
-        )
+        for name in ("tokens", "step", "position", "probability"):
+            got = getattr(rollouts, name)[s, : rollouts.length[s]]
+            np.testing.assert_allclose(getattr(again, name)[0], got, atol=1e-4)
 
 
 def test_advantages_are_relative_to_the_group(rolled: dict[str, Rollouts]) -> None:
@@ -179,85 +151,35 @@ def test_advantages_are_relative_to_the_group(rolled: dict[str, Rollouts]) -> No
     high, low = 2 / 2**0.5, -1 / 2**0.5
     expected = [high, low, low, 0, 0, 0, -(1.5**0.5), 0, 1.5**0.5]
     np.testing.assert_allclose(advantages, expected, atol=1e-12)
-    with pytest.raises(UserError, match=r"rewards have the shape \(2,\), but takes \(9,\)"):
-        rollouts.advantages([1, 0])
-
-
-def test_equal_rewards_teach_nothing_and_bad_ones_are_refused(rolled: dict[str, Rollouts]) -> None:
-    rollouts = rolled["rho-eos"]
-    assert not rollouts.advantages(
-        [0.1] * 3 + [0.7] * 3 + [1 / 3] * 3
-    ).any()  # rounding is no spread
-    for bad in (["a"] * 9, [float("nan")] + [0] * 8, [1e300, -1e300, 0] + [0] * 6, [None] * 9):
-        with pytest.raises(UserError, match="rewards takes"):
+    # Rounding is no spread.
+    assert not rollouts.advantages([0.1] * 3 + [0.7] * 3 + [1 / 3] * 3).any()
+    for bad in (["a"] * 9, [float("nan")] + [0] * 8, [1e300, -1e300, 0] + [0] * 6, [1, 0]):
+        with pytest.raises(UserError, match="rewards"):
             rollouts.advantages(bad)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("prompts", [None, 5, 3.2])
-def test_what_is_no_prompt_gets_a_sentence(prompts: Any) -> None:
-    llm = LLM("tiny")
-    for door in (llm.rollout, llm.generate):
-        with pytest.raises(UserError, match="prompts takes one prompt or a list of them, not"):
-            door(prompts)
-
-
-def test_with_stop_the_text_has_as_many_tokens_as_it_says() -> None:
-    llm = LLM("tiny")
-    question = "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"
-    params = DecodeParams(policy="scout", stop=["so"], temperature=1.0)
-    rollouts = llm.rollout(question, params, n=2)
-    for sample, text in enumerate(rollouts.texts):
-        own = rollouts.tokens[sample, : rollouts.text_length[sample]].tolist()
-        assert "so" not in text and llm.tokenizer.decode(own).startswith(text)
-        assert not llm.tokenizer.decode(own[:-1]).startswith(text)  # and no token more
-    assert rollouts.finish_reasons == ("stop", "stop")
-    output = llm.generate(question, params.replaced(logprobs=0))[0]
-    assert output.logprobs is not None
-    assert [told.token for told in output.logprobs] == output.token_ids
-
-
 def test_the_model_that_rolls_out_can_be_trained_where_it_is() -> None:
-    """A step of docs/rollouts.md: what is rewarded becomes likelier, and is rolled out."""
-    llm = LLM("tiny")
-    params = DecodeParams(policy="fixed", initial_length=24, temperature=1.0, threshold=0.3)
-    prompts = [problem.prompt for problem in held_out("tiny-gsm", 2)]
-    rollouts = llm.rollout(prompts, params, n=2, trajectory=True)
-    model = llm.model.requires_grad_(True)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def log_probabilities(sample: int) -> torch.Tensor:
-        found = []
-        prompt = rollouts.prompt_ids[sample, : rollouts.prompt_length[sample]]
-        for forward in range(rollouts.nfe[sample]):
-            at = np.flatnonzero(rollouts.step[sample] == forward)
-            canvas = rollouts.trajectory[sample][forward]
-            ids = torch.tensor(np.concatenate((prompt, canvas[canvas >= 0])))[None]
-            logits = model(ids).logits[0, len(prompt) + rollouts.position[sample, at]]
-            tokens = torch.tensor(rollouts.tokens[sample, at])[:, None]
-            found.append(logits.log_softmax(-1).gather(-1, tokens)[:, 0])
-        return torch.cat(found)
-
-    before = [log_probabilities(sample) for sample in range(len(rollouts))]
-    for sample, own in enumerate(before):
-        told = rollouts.probability[sample][rollouts.step[sample] >= 0]
-        assert np.allclose(np.sort(own.detach().exp()), np.sort(told), atol=1e-4)
-    (-torch.cat(before).sum()).backward()
-    optimizer.step()
-    with torch.no_grad():
-        after = [log_probabilities(sample) for sample in range(len(rollouts))]
-    assert torch.cat(after).sum() > torch.cat(before).sum()
-    again = llm.rollout(prompts, params, n=2)
-    first = (rollouts.step == 0) & (again.step == 0) & (rollouts.tokens == again.tokens)
+    """The code of docs/rollouts.md: the next rollout is made with the new weights."""
+    page = (Path(__file__).parents[1] / "docs" / "rollouts.md").read_text()
+    make, train = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]
+    names: dict[str, Any] = {}
+    exec(make, names)
+    names["advantages"] = np.tile([1.0, -1.0], 4)  # whatever was right
+    exec(train, names)
+    before = names["rollouts"]
+    again = names["llm"].rollout(names["prompts"], names["params"], n=8)
+    first = (before.step == 0)[:, :8] & (again.step == 0)[:, :8]
     assert first.any()
-    assert (again.probability[first] != rollouts.probability[first]).any()
+    changed = again.probability[:, :8][first] != before.probability[:, :8][first]
+    assert changed.any()
 
 
-@pytest.mark.parametrize("n", [0, -1, True, 2.0, 10**9])
-def test_a_number_of_samples_that_is_none_is_refused(llm: LLM, n: Any) -> None:
-    with pytest.raises(UserError, match=r"n is .*, but takes an integer from 1 to 65536"):
-        llm.rollout(PROMPTS, n=n)
-    with pytest.raises(UserError, match="n is"):
-        llm.generate(PROMPTS, n=n)
+def test_what_is_no_prompt_and_no_number_of_samples(llm: LLM) -> None:
+    for n in (0, True, 2.0, 10**9):
+        with pytest.raises(UserError, match=r"n is .*, but takes an integer from 1"):
+            llm.rollout(PROMPTS, n=n)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="prompts takes one prompt or a list of them, not"):
+        llm.rollout(5, n=1)  # type: ignore[arg-type]
 
 
 WORDS = ("--initial-length", "16", "--max-new-tokens", "32", "--temperature", "1.5")
@@ -273,49 +195,23 @@ def test_samples_on_the_command_line(command: Command, llm: LLM) -> None:
     lines = [json.loads(line) for line in result.out.splitlines()]
     assert [line["text"] for line in lines] == [output.text for output in expected]
     for line, output in zip(lines, expected, strict=True):
-        assert len(line["commit_steps"]) == len(line["token_ids"])
-        assert line["commit_steps"] == output.commit_steps[: len(output.token_ids)]
+        assert line["commit_steps"] == output.commit_steps[: len(line["token_ids"])]
         assert all(0 < p <= 1 for p in line["commit_probabilities"])
-    refused = command("generate", "2 + 2", "-n", "0")
-    assert refused.code == 2 and "n is 0, but takes an integer from 1" in refused.err
     assert command("generate", "2 + 2", "--commits").code == 2
 
 
 def test_samples_of_a_file_go_on_where_they_stopped(command: Command, tmp_path: Path) -> None:
-    source, whole, again = (tmp_path / name for name in ("in.jsonl", "whole.jsonl", "again.jsonl"))
-    requests = [
-        {"id": "a", "prompt": "2 + 2"},
-        {"id": "b", "prompt": "3 + 3", "n": 1},
-        {"id": "c", "prompt": "4 + 4", "n": "x"},
-    ]
-    source.write_text("".join(json.dumps(request) + "\n" for request in requests))
-
-    def run(target: Path) -> Any:
-        return command("generate", "-i", source, "-o", target, "-n", "3", "--commits", *WORDS)
-
-    first = run(whole)
-    assert first.code == 2 and "in.jsonl:3: n is 'x', but takes" in first.err
-    lines = {line["id"]: line for line in map(json.loads, whole.read_text().splitlines())}
-    assert set(lines) == {"a#0", "a#1", "a#2", "b"}
-    assert all("commit_probabilities" in line for line in lines.values())
-    again.write_text(
-        "".join(json.dumps(lines[id]) + "\n" for id in ("a#1", "b"))  # as if it had been killed
-    )
-    run(again)
-    resumed = {line["id"]: line for line in map(json.loads, again.read_text().splitlines())}
-    assert {id: line["text"] for id, line in resumed.items()} == {
-        id: line["text"] for id, line in lines.items()
-    }
-    assert len(again.read_text().splitlines()) == len(lines)
-
-
-def test_two_lines_whose_samples_have_one_id(command: Command, tmp_path: Path) -> None:
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    requests = [{"id": "a", "prompt": "2 + 2", "n": 2}, {"id": "a#1", "prompt": "3"}]
-    source.write_text("".join(json.dumps(request) + "\n" for request in requests))
-    result = command("generate", "-i", source, "-o", target, *WORDS)
-    assert result.code == 2 and "in.jsonl:2: the id 'a#1' was used by an earlier line" in result.err
-    assert len(target.read_text().splitlines()) == 2
+    write_lines(source, [{"id": "a", "prompt": "2 + 2"}, {"id": "b", "prompt": "3 + 3", "n": 1}])
+    words = ("generate", "-i", source, "-o", target, "-n", "3", "--commits", *WORDS)
+    assert command(*words).code == 0
+    whole = by_id(target)
+    assert set(whole) == {"a#0", "a#1", "a#2", "b"}
+    assert all("commit_probabilities" in line for line in whole.values())
+    write_lines(target, [whole["a#1"], whole["b"]])  # as if it had been killed
+    assert "2 generated, 2 were there already" in command(*words).err
+    again = by_id(target)
+    assert all(again[id]["text"] == whole[id]["text"] for id in whole)
 
 
 def test_the_example_rates_groups(

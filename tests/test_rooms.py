@@ -1,6 +1,7 @@
 """The layers of the package: a module imports its own room and those below it, never one above."""
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,29 +10,18 @@ import rho_eos
 
 PACKAGE = Path(rho_eos.__file__).parent
 SOURCES = PACKAGE.parent
-#: From the lowest to the highest; rooms that share a line do not know each other.
-LAYERS = (
-    ("base",),
-    ("decoding",),
-    ("config",),
-    ("models",),
-    ("embedded",),
-    ("text",),
-    ("engine",),
-    ("rollouts",),
-    ("llm",),
-    ("views",),
-    ("files",),
-    ("server", "evals"),
-    ("lm_eval", "reproduce"),
-    ("cluster",),
-    ("cli",),
-)
+#: From the lowest to the highest, as CONTRIBUTING.md has them; rooms between two signs do not know
+#: each other.
+CONTRACT = (SOURCES.parent / "CONTRIBUTING.md").read_text().partition("\n    base <")[2]
+LINES = f"base <{CONTRACT}".partition("\n\n")[0].split("<")
+LAYERS = [rooms.replace(",", " ").split() for rooms in LINES]
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
-#: Within evaluations, what must not know what.
-FORBIDDEN_WITHIN = {
-    "evals/graders": ("rho_eos.evals.tasks", "rho_eos.evals.runs"),
-    "evals/tasks": ("rho_eos.evals.runs",),
+#: Folders, and what no file of them may import.
+FORBIDDEN = {
+    "rho_eos/evals/graders": ("rho_eos.evals.tasks", "rho_eos.evals.runs"),
+    "rho_eos/evals/tasks": ("rho_eos.evals.runs",),
+    "rho_problems": ("rho_eos",),
+    "rho_sandbox": ("rho_eos",),
 }
 
 
@@ -73,37 +63,29 @@ def test_every_room_has_its_layer() -> None:
     assert set(rooms()) == set(HEIGHT)
 
 
-@pytest.mark.parametrize("room", sorted(HEIGHT))
-def test_imports_point_downwards(room: str) -> None:
-    strays = [
-        f"{file.relative_to(SOURCES)} imports {name}"
-        for file in files_of(room)
-        for name in sorted(imported(file))
-        if (other := room_of(name)) not in (None, room) and HEIGHT[other] >= HEIGHT[room]
-    ]
-    assert strays == []
-
-
-@pytest.mark.parametrize("room", sorted(FORBIDDEN_WITHIN))
-def test_graders_and_tasks_do_not_know_who_uses_them(room: str) -> None:
-    strays = [
-        f"{file.relative_to(SOURCES)} imports {name}"
-        for file in (PACKAGE / room).rglob("*.py")
-        for name in sorted(imported(file))
-        if name.startswith(FORBIDDEN_WITHIN[room])
-    ]
-    assert strays == []
-
-
-def test_the_sandbox_knows_nothing_of_the_package() -> None:
-    files = sorted((SOURCES / "rho_sandbox").rglob("*.py"))
-    strays = [
+def strays(files: list[Path], forbidden: Callable[[str], bool]) -> list[str]:
+    assert files
+    return [
         f"{file.relative_to(SOURCES)} imports {name}"
         for file in files
         for name in sorted(imported(file))
-        if name.partition(".")[0] == "rho_eos"
+        if forbidden(name)
     ]
-    assert files and strays == []
+
+
+@pytest.mark.parametrize("room", sorted(HEIGHT))
+def test_imports_point_downwards(room: str) -> None:
+    def is_not_below(name: str) -> bool:
+        other = room_of(name)
+        return other not in (None, room) and HEIGHT[other] >= HEIGHT[room]
+
+    assert strays(files_of(room), is_not_below) == []
+
+
+@pytest.mark.parametrize("folder", FORBIDDEN)
+def test_what_must_not_know_its_users_does_not(folder: str) -> None:
+    files = sorted((SOURCES / folder).rglob("*.py"))
+    assert strays(files, lambda name: name.startswith(FORBIDDEN[folder])) == []
 
 
 def test_one_file_calls_the_sandbox() -> None:
@@ -117,6 +99,6 @@ def test_one_file_calls_the_sandbox() -> None:
     assert callers == {"evals/graders/python_tests.py"}
 
 
-def test_the_scan_sees_lazy_imports_and_public_names(tmp_path: Path) -> None:
+def test_the_scan_sees_lazy_imports_and_public_names() -> None:
     seen = imported(PACKAGE / "views" / "announced.py")
     assert {"rho_eos.llm", "rho_eos.embedded.scope"} <= seen

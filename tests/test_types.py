@@ -3,10 +3,8 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_type_hints
 
 import rho_eos
-from rho_eos.config import EngineConfig, EngineOptions
 
 RIGHT = """
 from rho_eos import LLM, DecodeParams, EngineConfig, Output
@@ -55,11 +53,3 @@ def test_a_strict_checker_sees_mistakes_and_nothing_else(tmp_path: Path) -> None
     first = RIGHT.count("\n") + 2
     wrong = list(range(first, first + WRONG.count("\n") - 1))
     assert [int(line.split(":")[1]) for line in errors] == wrong, found.stdout + found.stderr
-
-
-def test_the_options_of_a_model_are_the_fields_of_its_config() -> None:
-    options = get_type_hints(EngineOptions)
-    fields = {name: field.annotation for name, field in EngineConfig.model_fields.items()}
-    for types in (options, fields):
-        types.pop("plugin")  # one text, any list of them: kept as a tuple
-    assert options == {name: kind for name, kind in fields.items() if name != "model"}

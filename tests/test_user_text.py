@@ -1,28 +1,23 @@
 """Text that only looks special stays text, however it comes in."""
 
-import io
-import json
-import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rho_eos.base.errors import UserError
-from rho_eos.cli import main
 from rho_eos.config import EngineConfig
-from rho_eos.engine.engine import Engine
-from rho_eos.engine.request import Request
 from rho_eos.files.generate_job import GenerateJob
 from rho_eos.models.loading import open_checkpoint
 from rho_eos.text.ask import Ask
 from rho_eos.text.preparation import Preparer
-from rho_eos.text.prompts import encode_prompt
-from rho_eos.text.user_text import encode_as_text
+from rho_eos.text.prompts import Encoder
+from rho_eos.text.user_text import TextEncoder
 from tests.checkpoints import SPECIAL, unlisted_tokenizer, write_checkpoint
+from tests.lines import write_lines
 
 TRIMS = unlisted_tokenizer()
 KEEPS = unlisted_tokenizer(
@@ -47,7 +42,7 @@ def rendered(tokenizer: PreTrainedTokenizerFast, text: str) -> str:
 
 
 def encode(prompt: object, tokenizer: PreTrainedTokenizerFast, **options: object) -> list[int]:
-    return encode_prompt(prompt, tokenizer, len(tokenizer), **options)
+    return Encoder(tokenizer, len(tokenizer)).prompt(prompt, **options)
 
 
 @pytest.fixture(scope="module")
@@ -72,19 +67,12 @@ def test_the_tokenizer_of_these_tests_would_parse_user_text(checkpoint: Path) ->
     assert added(tokenizer.encode("<role>", split_special_tokens=True)) == ["<role>"]
 
 
-@given(texts)
-def test_raw_text(text: str) -> None:
-    ids = encode(text, TRIMS, raw=True)
-    assert added(ids) == []
-    assert TRIMS.decode(ids) == text
-
-
 @pytest.mark.parametrize("tokenizer", [TRIMS, KEEPS], ids=["trims", "keeps"])
 @given(text=texts)
-def test_chat(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
-    ids = encode(text, tokenizer)
-    assert added(ids) == added(encode("x", tokenizer))
-    assert tokenizer.decode(ids) == rendered(tokenizer, text)
+def test_chat_and_raw_text(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
+    ids, raw = encode(text, tokenizer), encode(text, tokenizer, raw=True)
+    assert added(ids) == added(encode("x", tokenizer)) and added(raw) == []
+    assert (tokenizer.decode(ids), tokenizer.decode(raw)) == (rendered(tokenizer, text), text)
 
 
 @given(st.lists(texts, min_size=1, max_size=4), texts)
@@ -110,59 +98,23 @@ def test_ordinary_text_is_encoded_as_the_tokenizer_does(
     assert encode(text, tokenizer, raw=True) == tokenizer.encode(text)
 
 
-@settings(max_examples=25)
-@given(st.lists(texts, min_size=1, max_size=5))
-def test_lines_of_a_file(
-    tmp_path_factory: pytest.TempPathFactory, preparer: Preparer, lines: list[str]
-) -> None:
-    path = tmp_path_factory.mktemp("lines") / "in.jsonl"
-    asked = [{"prompt": text} for text in lines]
-    asked += [{"messages": [{"role": "user", "content": text}]} for text in lines]
-    path.write_text("".join(json.dumps(line) + "\n" for line in asked))
-    for raw in (False, True):
-        own = added(encode("x", TRIMS, raw=raw))
-        job = GenerateJob({}, raw, "", preparer.checkpoint.special, pytest.fail)
-        requests = [
-            preparer.prepare(Ask(id=it.id, **it.ask))[0] for it in job.items(path, pytest.fail)
+def test_prompts_suffixes_and_templates_of_a_file(preparer: Preparer, tmp_path: Path) -> None:
+    def lines(text: str) -> list[dict[str, object]]:
+        return [
+            {"prompt": text, "policy": "fixed"},
+            {"messages": [{"role": "user", "content": text}], "policy": "fixed"},
+            {"prompt": text, "suffix": text},
+            {"prompt": text, "template": f"{text}___{text}."},
         ]
-        for text, request in zip(lines, requests, strict=False):
-            ids = request.canvas.prompt.tolist()
-            assert added(ids) == own
-            assert TRIMS.decode(ids) == (text if raw else rendered(TRIMS, text))
-        for text, request in zip(lines, requests[len(lines) :], strict=True):
-            assert TRIMS.decode(request.canvas.prompt.tolist()) == rendered(TRIMS, text)
 
+    def tokens_of(asked: list[dict[str, object]]) -> list[list[str]]:
+        job = GenerateJob({}, False, "", preparer, pytest.fail)
+        items = job.items(write_lines(tmp_path / "in.jsonl", asked), pytest.fail)
+        canvases = [preparer.prepare(Ask(**item.ask))[0].canvas for item in items]
+        return [added([*canvas.prompt, *canvas.suffix]) for canvas in canvases]
 
-@pytest.mark.parametrize("options", [[], ["--raw"]], ids=["chat", "raw"])
-def test_the_command_line(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str]
-) -> None:
-    seen: list[Request] = []
-    submit = Engine.submit
-
-    def recorded(self: Engine, request: Request, *rest: object) -> object:
-        seen.append(request)
-        return submit(self, request, *rest)
-
-    monkeypatch.setattr(Engine, "submit", recorded)
-    lines = tmp_path / "in.jsonl"
-    everything = [INJECTION, *ADDED.values(), "".join(ADDED.values())]
-    lines.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in everything))
-    short = ["--model", str(checkpoint), "--initial-length", "2", "--max-new-tokens", "2", *options]
-    for words in (
-        [INJECTION, *short],
-        ["--input", str(lines), "--output", str(tmp_path / "out.jsonl"), *short],
-    ):
-        monkeypatch.setattr(sys, "argv", ["rho-eos", "generate", *words])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-        with pytest.raises(SystemExit) as exited:
-            main()
-        assert not exited.value.code
-    own = added(encode("x", TRIMS, raw=bool(options)))
-    for text, request in zip([INJECTION, *everything], seen, strict=True):
-        assert added(request.canvas.prompt.tolist()) == own
-        expected = text if options else rendered(TRIMS, text)
-        assert TRIMS.decode(request.canvas.prompt.tolist()) == expected
+    found = tokens_of(lines(INJECTION))
+    assert found == tokens_of(lines("x")) and len(found) == 4
 
 
 def test_roles_and_names_are_no_way_in_either() -> None:
@@ -187,6 +139,19 @@ def test_a_template_that_changes_messages_cannot_be_kept_honest() -> None:
         encode("ab<|eot_id|>", cuts)
 
 
+@pytest.mark.parametrize("trims", [True, False])
+def test_added_tokens_that_swallow_blanks(trims: bool) -> None:
+    tokenizer = unlisted_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.ByteLevel(trim_offsets=trims)
+    left, right = AddedToken("<L>", lstrip=True), AddedToken("<R>", rstrip=True)
+    tokenizer.backend_tokenizer.add_tokens([left, right])
+    encoder = TextEncoder(tokenizer)
+    pieces = encoder.split_at_added("é <L> b <R>\n c<R>")
+    assert [each for each in pieces if isinstance(each, str)] == ["é", " b ", "c", ""]
+    ids = (encoder.encode(each) if isinstance(each, str) else [each] for each in pieces)
+    assert [id for each in ids for id in each] == encoder.parse("é <L> b <R>\n c<R>")
+
+
 def words(**options: object) -> PreTrainedTokenizerFast:
     """A model that knows whole words, one of them also an added token."""
     vocabulary = {"<eot>": 0, "<": 1, "eot>": 2, "hi": 3, "!": 4, "?": 5}
@@ -198,25 +163,10 @@ def words(**options: object) -> PreTrainedTokenizerFast:
 
 
 def test_a_model_that_knows_the_whole_token_gets_it_in_two() -> None:
-    assert encode_as_text(words(), "hi <eot> hi") == [3, 1, 2, 3]
-
-
-def test_what_only_normalizes_to_a_token_is_none() -> None:
-    fullwidth = "hi ＜eot＞"
-    assert words().encode(fullwidth) == [3, 0]
-    with pytest.raises(UserError, match=r"the text holds '<eot>'"):
-        encode_as_text(words(), fullwidth)
-    assert added(encode_as_text(TRIMS, "＜|eot_id|＞")) == []
-
-
-def test_a_text_that_cannot_be_written_without_a_token_is_refused() -> None:
-    with pytest.raises(UserError, match=r"the text holds '!'.*no other way"):
-        encode_as_text(words(), "hi !")
-
-
-@pytest.mark.parametrize("prompt", [[3, 2, 5], {"prompt_token_ids": [2]}])
-def test_a_mask_among_the_ids_of_a_prompt_is_refused(byte_checkpoint: Path, prompt: object) -> None:
-    config = EngineConfig(model=str(byte_checkpoint))
-    preparer = Preparer(open_checkpoint(config), config)
-    with pytest.raises(UserError, match="the prompt holds the MASK id 2"):
-        preparer.prepare(Ask(prompt))
+    encoder, fullwidth = TextEncoder(words()), "hi ＜eot＞"
+    assert encoder.encode("hi <eot> hi") == [3, 1, 2, 3]
+    assert words().encode(fullwidth) == [3, 0]  # it only normalizes to a token
+    for text, says in ((fullwidth, r"the text holds '<eot>'"), ("hi !", r"'!'.*no other way")):
+        with pytest.raises(UserError, match=says):
+            encoder.encode(text)
+    assert added(TextEncoder(TRIMS).encode("＜|eot_id|＞")) == []

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rho_eos.embedded.problem import Problem
-from rho_eos.embedded.tasks import TASKS
-from training.curriculum import BLOCKS, Curriculum, Phase, Recipe, ramp
+from rho_problems.problem import Problem
+from training.curriculum import BLOCKS, Phase, Sibling, ramp
 from training.rows import LONGEST_CANVAS, Row, RowMaker
 
 ROOMY = 0.55  # share of canvases that are drawn long enough for the full answer
@@ -28,15 +27,10 @@ MARGIN, NO_REASON = 0.1, 0.04
 FRESH = 0.3  # share of canvases that are still all MASK, when the form is chosen
 
 
-class Brevity(Recipe):
+class Brevity(Sibling):
     """See the module."""
 
-    start = "tiny"
     turns = ("tiny-gsm", "tiny-math", "tiny-gsm", "tiny-mbpp", "tiny-humaneval")  # stories are hard
-
-    def curriculum(self) -> Curriculum:
-        """`tiny` has mastered everything."""
-        return Curriculum([1.0] * len(TASKS), [0.1] * len(TASKS))
 
     def phase(self, moment: float, step: int) -> Phase:
         """Canvases only, as at the end of `tiny`'s training, and small steps: full answers stay."""

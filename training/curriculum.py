@@ -6,13 +6,17 @@ every position asked for. Only what has formed is worth widening to blocks, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
-from rho_eos.embedded.problem import Problem
-from rho_eos.embedded.tasks import TASKS
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.llm import LLM
+from rho_problems import TASKS
+from rho_problems.problem import Problem
 from training.batches import Batch, batches
 from training.model import Size
 from training.rows import Kind, Row, RowMaker
@@ -62,6 +66,7 @@ class Recipe:
 
     start: str | None = None  # the embedded model whose weights it begins with
     turns: Sequence[str] = TURNS  # the tasks in the order in which they take turns
+    config: ClassVar[Mapping[str, Any]] = {}  # fields of config.json beside those of `tiny`
 
     def curriculum(self) -> Curriculum:
         return Curriculum()
@@ -88,7 +93,28 @@ class Recipe:
         )
 
     def canvas_row(self, maker: RowMaker, problem: Problem, task: int) -> Row:
+        """What decoding shows."""
         return maker.canvas_row(*maker.encode(problem), task)
+
+    def right(self, problem: Problem) -> Sequence[str]:
+        """The answers that it is trained to give, all equally often."""
+        return (problem.answer,)
+
+    def answers(self, folder: Path, prompts: Sequence[str], length: int) -> list[str]:
+        """What the checkpoint in a folder says, on canvases of this length."""
+        params = DecodeParams(policy="fixed", initial_length=length)
+        outputs = LLM(str(folder), device="cpu").generate([*prompts], params)
+        return [output.text for output in outputs]
+
+
+class Sibling(Recipe):
+    """Begins with the weights of `tiny`, which has mastered everything, and changes one thing."""
+
+    start = "tiny"
+    turns = tuple(TASKS)
+
+    def curriculum(self) -> Curriculum:
+        return Curriculum([1.0] * len(TASKS), [0.1] * len(TASKS))
 
 
 class ProblemStream:
@@ -113,7 +139,9 @@ class ProblemStream:
                 problem = self._problem(task, phase.least_difficulty)
                 if two_stream < phase.two_stream * total:
                     block = int(rng.choice(BLOCKS, p=phase.blocks))
-                    row = self.maker.two_stream_row(*self.maker.encode(problem), block, task)
+                    answers = self.recipe.right(problem)
+                    shown = replace(problem, answer=answers[int(rng.integers(len(answers)))])
+                    row = self.maker.two_stream_row(*self.maker.encode(shown), block, task)
                 else:
                     row = self.recipe.canvas_row(self.maker, problem, task)
             rows.append(row)

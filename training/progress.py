@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rho_eos.embedded.tasks import TASKS
+from rho_problems import TASKS
 from training.batches import Batch
 from training.rows import NEAR, Kind
 

@@ -26,9 +26,9 @@ from enum import IntEnum
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from rho_eos.embedded.arithmetic import HEADS
-from rho_eos.embedded.problem import Problem
-from rho_eos.embedded.tokenizer import SPECIAL
+from rho_problems.arithmetic import HEADS
+from rho_problems.problem import Problem
+from rho_problems.tokenizer import SPECIAL
 
 BLOCK = 32  # what decoding fills at a time
 LONGEST_CANVAS = 512
@@ -106,18 +106,21 @@ class RowMaker:
 
     def encode(self, problem: Problem) -> tuple[Ints, Ints]:
         """Prompt (through the chat template) and answer as ids."""
-        message = {"role": "user", "content": problem.prompt}
+        return self.encode_prompt(problem.prompt), self.encode_text(problem.answer)
+
+    def encode_prompt(self, prompt: str) -> Ints:
+        message = {"role": "user", "content": prompt}
         text = self.tokenizer.apply_chat_template(
             [message], add_generation_prompt=True, tokenize=False
         )
-        return self.encode_text(text), self.encode_text(problem.answer)
+        return self.encode_text(text)
 
     def encode_text(self, text: str) -> Ints:
         return np.array(self.tokenizer.encode(text, add_special_tokens=False))
 
     def canvas_row(self, prompt: Ints, answer: Ints, task: int = 0) -> Row:
         """On a canvas of a random length, now and then too short for the answer."""
-        return self.row_on_canvas(prompt, answer, self._canvas_length(len(answer)), task)
+        return self.row_on_canvas(prompt, answer, self.canvas_length(len(answer)), task)
 
     def row_on_canvas(
         self, prompt: Ints, answer: Ints, length: int, task: int = 0, fresh: float = 0.15
@@ -125,8 +128,8 @@ class RowMaker:
         """On a canvas of this length; `fresh` is the share of canvases that are all MASK."""
         canvas = np.full(length, self.eos)
         canvas[: len(answer)] = answer[:length]
-        near = self._weights(canvas, **NEAR)
-        weights = self._weights(canvas, **FAR)
+        near = self.weights(canvas, **NEAR)
+        weights = self.weights(canvas, **FAR)
         hidden = np.ones(length, bool)
         kind = self.rng.random()
         if kind < 0.85:
@@ -135,7 +138,7 @@ class RowMaker:
             end = min(length, start + BLOCK)
             hidden[:start] = False
             if kind >= fresh:
-                hidden[start:end] = self._still_hidden(canvas[start:end])
+                hidden[start:end] = self.still_hidden(canvas[start:end])
             weights[start:end] = near[start:end]
         else:
             hidden = self.rng.random(length) < self.rng.random()
@@ -170,7 +173,7 @@ class RowMaker:
         for first in range(start, end, block) if block > 1 else ():
             span = slice(first, min(first + block, len(answer)))
             if self.rng.random() < 0.8:
-                hidden[span] = self._still_hidden(answer[span])
+                hidden[span] = self.still_hidden(answer[span])
         copied = np.arange(start, end)
         if block == 1:
             asked = self.rng.random(len(answer)) < WORDS_ASKED
@@ -230,7 +233,7 @@ class RowMaker:
         blocks = np.concatenate([np.zeros(len(prompt), int), np.arange(len(answer)) // block + 1])
         positions = np.arange(clean)
         second = len(prompt) + copied
-        weights = self._weights(answer, **NEAR)
+        weights = self.weights(answer, **NEAR)
         return Row(
             ids=np.concatenate([prompt, answer, np.where(hidden, self.mask, answer)[copied]]),
             positions=np.concatenate([positions, positions[second]]),
@@ -258,7 +261,7 @@ class RowMaker:
             lookups[distance:] |= labels[:-distance]
         return lookups
 
-    def _weights(
+    def weights(
         self,
         text: Ints,
         *,
@@ -275,7 +278,7 @@ class RowMaker:
         weights[is_eos.argmax()] = first_eos if is_eos.any() else weights[0]
         return weights
 
-    def _canvas_length(self, answer: int) -> int:
+    def canvas_length(self, answer: int) -> int:
         """Mostly long enough, sometimes too short."""
         if self.rng.random() < 0.10 and answer > 10:
             return int(self.rng.integers(8, answer + 1))
@@ -292,7 +295,7 @@ class RowMaker:
             spare = self.rng.integers(LONGEST_CANVAS - answer)
         return min(LONGEST_CANVAS, answer + 1 + int(spare))
 
-    def _still_hidden(self, tokens: Ints) -> np.ndarray:
+    def still_hidden(self, tokens: Ints) -> np.ndarray:
         """Which positions of a block a decode has not filled yet.
 
         Decoding fills what is easy first: template words before numbers, left before right. How

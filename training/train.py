@@ -13,7 +13,8 @@ trained with Muon, the rest with AdamW; what is saved is a moving average of the
 The same seed gives the same problems and masks if the schedule follows `--steps`; by default it
 follows the clock, so that it is complete when the minutes are over.
 
-`--model terse` trains the other embedded model, from the weights of `tiny` (`brevity.py`).
+`--model` trains another of the embedded models, from the weights of `tiny`: `terse` (`brevity.py`),
+`tiny-blocks` (`blocks.py`) or `unsure` (`unsure.py`).
 
 A run that was stopped goes on with `--resume`. Minutes count over all stretches; asking for more of
 them than before stretches the schedule, so that a finished run can be lengthened as well.
@@ -35,13 +36,12 @@ import typer
 from torch.nn.functional import cross_entropy
 
 from rho_eos.base.errors import UserError
-from rho_eos.decoding.params import DecodeParams
-from rho_eos.embedded.tasks import TASKS
-from rho_eos.embedded.tokenizer import build_tokenizer
-from rho_eos.llm import LLM
 from rho_eos.models.known import EMBEDDED
 from rho_eos.models.layers.llada import LLaDAForMaskedLM
+from rho_problems import TASKS
+from rho_problems.tokenizer import build_tokenizer
 from training.batches import Batch
+from training.blocks import Blocks
 from training.brevity import Brevity
 from training.curriculum import Curriculum, ProblemStream, Recipe
 from training.model import FULL, QUICK, Size, new_model
@@ -56,13 +56,14 @@ from training.progress import (
     next_token_shares,
 )
 from training.rows import BLOCK, NO_TARGET, Kind, RowMaker
+from training.unsure import Unsure
 
 MATRIX_RATE, OTHER_RATE = 0.01, 0.004
 AVERAGING = 0.995
 LOG_STEPS = 100
 VALIDATION_SEED = 10**6  # other test problems than `held_out` gives
 TINY = Recipe()
-RECIPES = {"tiny": TINY, "terse": Brevity()}
+RECIPES = {"tiny": TINY, "terse": Brevity(), "tiny-blocks": Blocks(), "unsure": Unsure()}
 
 
 class Trainer:
@@ -78,6 +79,8 @@ class Trainer:
         maker = RowMaker(self.tokenizer, np.random.default_rng(own_seed))
         self.stream = ProblemStream(recipe, maker, size, own_seed)
         self.model = new_model(size, self.tokenizer)
+        for name, value in recipe.config.items():
+            setattr(self.model.config, name, value)
         if recipe.start is not None:
             _begin_with(self.model, recipe.start)
         named = dict(self.model.named_parameters())
@@ -99,7 +102,7 @@ class Trainer:
             self.queue = iter(self.stream.batches(phase))
             batch = next(self.queue)
         for _ in range(self.stream.maker.rng.integers(phase.rehearsals + 1)):
-            batch = self._rehearsed(batch)
+            batch = self.rehearsed(batch)
         asked = batch.targets >= 0
         hidden = self.model.model(
             batch.ids, attention_mask=batch.attention_mask(), position_ids=batch.positions
@@ -119,21 +122,24 @@ class Trainer:
         return {"loss": (loss.item(), 1)} | count_right(batch, right, is_number)
 
     @torch.no_grad()
-    def _rehearsed(self, batch: Batch) -> Batch:
-        """Canvases as decoding would show them one step later: what it is sure of is filled in.
+    def rehearsed(self, batch: Batch) -> Batch:
+        """What decoding would show one step later: what it is sure of is filled in, in every block.
 
         What is left is what it finds hard, and no rule about masks would have chosen just that.
         """
         place = torch.arange(batch.ids.shape[1])
         hidden = (batch.ids == self.stream.maker.mask) & (batch.kind == Kind.CANVAS)[:, None]
         first = hidden.int().argmax(1, keepdim=True)
-        near = hidden & (place < first + BLOCK)
+        near = hidden & (batch.stream.bool() | (place < first + BLOCK))
         states = self.model.model(
             batch.ids, attention_mask=batch.attention_mask(), position_ids=batch.positions
         ).last_hidden_state
         sure = torch.zeros_like(near)
         sure[near] = _sure(self.model.lm_head(states[near]))
-        sure &= (near & ~sure).any(1, keepdim=True)  # nothing left to ask: leave the row as it is
+        # Nothing left to ask in a block: leave it as it is. A canvas is all one block here.
+        block = batch.block * (batch.block < len(place))
+        left = torch.zeros_like(block).scatter_add_(1, block, (near & ~sure).long())
+        sure &= left.gather(1, block) > 0
         return replace(
             batch,
             ids=torch.where(sure, batch.targets, batch.ids),
@@ -166,18 +172,17 @@ class Trainer:
         neither a grader nor a sandbox while training.
         """
         self.export()
-        llm = LLM(str(self.out), device="cpu")
-        params = DecodeParams(policy="fixed", initial_length=self.size.validation_length)
         shares = {}
         for name, task in TASKS.items():
             problems = [
                 task.problem(VALIDATION_SEED + number, self.size.validation_steps)
                 for number in range(self.size.validation)
             ]
-            outputs = llm.generate([problem.prompt for problem in problems], params)
+            prompts = [problem.prompt for problem in problems]
+            answers = self.recipe.answers(self.out, prompts, self.size.validation_length)
             right = [
-                output.text.rstrip() == problem.answer
-                for problem, output in zip(problems, outputs, strict=True)
+                answer.rstrip() in self.recipe.right(problem)
+                for problem, answer in zip(problems, answers, strict=True)
             ]
             shares[name] = sum(right) / len(right)
         return shares

@@ -13,7 +13,7 @@ _IDS = 2**24  # no vocabulary comes near it
 
 class EngineConfig(Settings):
     model: str = setting(
-        "tiny", "tiny, terse (built in), a checkpoint folder or a Hub id", min_length=1
+        "tiny", "tiny, terse, tiny-blocks (built in), a checkpoint folder or a Hub id", min_length=1
     )
     revision: str | None = setting(None, "branch, tag or commit of a Hub model")
     device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps", min_length=1)
@@ -33,6 +33,11 @@ class EngineConfig(Settings):
         "memory for cached keys and values; a row that finds no room runs exact",
         ge=0,
         le=2**30,
+    )
+    attention: Literal["auto", "full", "blocks"] = setting(
+        "auto",
+        "whether positions see all others or their own and earlier blocks, for models that come "
+        "as both and whose config cannot tell (A2D); auto: blocks if the name holds bd3lm",
     )
     mask_token_id: int | None = setting(None, "MASK id, if not the checkpoint's", ge=0, le=_IDS)
     eos_token_id: int | None = setting(None, "EOS id, if not the checkpoint's", ge=0, le=_IDS)
@@ -63,6 +68,7 @@ class EngineOptions(TypedDict, total=False):
     logits_megabytes: int
     defaults: dict[str, Any]
     max_cache_megabytes: int
+    attention: Literal["auto", "full", "blocks"]
     mask_token_id: int | None
     eos_token_id: int | None
     end_of_turn_id: int | None

@@ -18,9 +18,8 @@ from rho_eos.models.placement import choose_device, place
 from rho_eos.rollouts import Rollouts, collect
 from rho_eos.text.ask import Ask, LogitsProcessor, Request
 from rho_eos.text.ask import Params as GivenParams
-from rho_eos.text.infilling import Given
 from rho_eos.text.preparation import Preparer
-from rho_eos.text.prompts import Message, Prompt, as_list, as_messages, listed
+from rho_eos.text.prompts import Given, Message, Prompt, as_list, as_messages, listed
 
 logger = logging.getLogger(__name__)
 Params = GivenParams | None
@@ -38,7 +37,7 @@ class LLM:
         >>> llm.generate([prompt], DecodeParams(policy="rho-eos"))[0].text
 
     Args:
-        model: The name of an embedded model (`tiny`, `terse`), a checkpoint folder or a Hub id.
+        model: The name of an embedded model (`tiny`, `terse`, `tiny-blocks`), a folder or a Hub id.
         checkpoint: The same model, if it was opened before. Otherwise it is opened here.
         options: Settings of the engine, the fields of `EngineConfig`: `device="cuda"`, or
             `defaults={"cache": "window"}` for decoding parameters of requests that do not say.
@@ -71,7 +70,7 @@ class LLM:
         self.engine = Engine(
             self.runner,
             self.special,
-            self.preparer.detokenize,
+            self.preparer.encoder.decode,
             self.config.max_rows,
             self.config.max_positions,
         )

@@ -16,7 +16,7 @@ from rho_eos.engine.replay import Replay
 from rho_eos.text.ask import Request
 
 MOST_REWARD = 1e100  # whose square is still a number
-OUTSIDE = -1  # no position of this sample, or no step: shorter samples are filled up with it
+OUTSIDE = -1  # what shorter samples are filled up with
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -39,7 +39,7 @@ def joined(group: Path | None, command: list[str]) -> list[str]:
 
 @cache
 def available() -> bool:
-    """Whether a group can be made, limited and joined here: found out by doing it."""
+    """Whether a group can be made, limited and joined here. This is found out by trying."""
     _remove_those_of_the_dead()
     group = _make(1 << 30)
     if group is None:
@@ -81,7 +81,7 @@ def _places() -> Iterator[tuple[Path, str]]:
 
 
 def _remove_those_of_the_dead() -> None:
-    """What a process left that was killed."""
+    """Remove the groups of processes that were killed before they could do it."""
     for parent, _ in _places():
         for group in parent.glob("rho-eos-*-*"):
             owner = group.name.split("-")[2]

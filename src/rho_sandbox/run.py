@@ -187,7 +187,7 @@ class Watch:
 
 
 def killer(exit_code: int | None) -> str | None:
-    """What ended a run that was not cut off from outside."""
+    """Which signal or limit ended a run that was not cut off from outside."""
     if exit_code is None:
         return "an unknown cause"
     if exit_code >= 0:

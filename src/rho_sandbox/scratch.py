@@ -22,7 +22,7 @@ def remove(folder: Path) -> None:
     """Remove a folder with all that is in it, however deep: what cannot be removed stays.
 
     Every folder inside is first moved to the top, so that no path gets long and nothing recurses.
-    What it is called there nobody can have known before.
+    Its name there is random, so the code cannot have taken it before.
     """
     prefix = f".rho-eos-{secrets.token_hex(8)}"
     names = (folder / f"{prefix}-{number}" for number in count())

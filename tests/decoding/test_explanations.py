@@ -53,8 +53,3 @@ def test_a_number_is_shown_on_its_side_of_what_it_is_compared_with(
     number: float, bounds: tuple[float, ...], text: str
 ) -> None:
     assert figure(number, *bounds) == text
-
-
-def test_daedal_at_its_limit_does_not_speak_of_doubt() -> None:
-    *_, last = told("a" * 99, policy="daedal", initial_length=16, max_new_tokens=16)
-    assert last == "EOS confidence = 0.00: the canvas is as long as it may be."

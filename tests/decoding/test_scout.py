@@ -5,7 +5,6 @@ import pytest
 
 from rho_eos.base.outputs import Output
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.views.narration import explain
 from tests.scripted import END_OF_TURN, EOS, Guesses, Script, encode, engine_of, run_all, says
 
 FULL = "".join(chr(ord("a") + at % 26) for at in range(150))
@@ -205,6 +204,22 @@ def test_with_the_cache_there_is_room_for_all_of_the_text() -> None:
     assert looks(output) == [256]
 
 
+def test_it_says_what_a_look_and_a_doubt_found_out() -> None:
+    """In as many words as there are findings, and with no share rounded up."""
+
+    def script(prompt: list[int], canvas: list[int], step: int) -> Guesses:
+        guesses = says(FULL, 0.95)(prompt, canvas, step)
+        if len(canvas) == SHORT:  # 28 of 32 and a little: 89.7% by confidence
+            guesses.token[:4] = encode("WXYZ")
+            guesses.confidence[:4] = 0.763
+        return guesses
+
+    assert " 89% " in decode(script, policy="scout").trace[0].note
+    for model, findings in ((says(FULL, 0.95), 1), (compresses(FULL[:120], FULL[:90]), 2)):
+        notes = [record.note for record in decode(model, policy="scout").trace]
+        assert notes[0] and sum(map(bool, notes)) == findings
+
+
 def test_without_room_to_look_it_goes_on() -> None:
     for limit in (20, 40):
         output = decode(says(FULL), policy="scout", initial_length=8, max_new_tokens=limit)
@@ -237,51 +252,3 @@ def test_an_end_that_is_committed_is_not_doubted() -> None:
     output = decode(script, policy="scout")
     assert output.text == FULL[:24]
     assert looks(output) == []
-
-
-def told(output: Output, **params: object) -> list[str]:
-    """What live views say of each step."""
-    asked = DecodeParams(**params)
-    return [explain(asked, record) for record in output.trace]
-
-
-def test_live_views_say_whether_a_short_canvas_is_trusted() -> None:
-    trusts, *others = told(decode(says(FULL, 0.95), policy="scout"), policy="scout")
-    assert trusts.startswith("256 MASKs confirm 100% of what 32 foretold: the model is trusted")
-    assert trusts.endswith("MASKs are dropped.")
-    assert not any("foretold" in sentence for sentence in others)
-
-    doubts, *others = told(decode(compresses(), policy="scout"), policy="scout")
-    assert doubts.startswith("256 MASKs confirm 0% of what 32 foretold: a short canvas changes")
-    assert doubts.endswith("256 more MASKs.")
-    assert not any("foretold" in sentence for sentence in others)
-
-    untried = told(decode(compresses(), policy="scout", trust=0), policy="scout", trust=0)
-    assert not any("foretold" in sentence for sentence in untried)
-
-
-def test_live_views_say_how_a_doubt_ended() -> None:
-    compressed = decode(compresses(FULL[:120], FULL[:90]), policy="scout")
-
-    def script(prompt: list[int], canvas: list[int], step: int) -> Guesses:
-        return says(FULL if step < 33 else FULL[:60], 0.5)(prompt, canvas, step)
-
-    short = decode(script, policy="scout")
-    for output, ending in ((compressed, "The text is longer"), (short, "The text is no longer")):
-        sentences = told(output, policy="scout")
-        [at] = [at for at, said in enumerate(sentences) if said.startswith("To see where the")]
-        assert sentences[at + 1].startswith(ending)
-        assert sum(said.startswith("The text is ") for said in sentences) == 1
-
-
-def test_a_share_that_falls_short_is_not_rounded_up_to_what_is_asked() -> None:
-    def script(prompt: list[int], canvas: list[int], step: int) -> Guesses:
-        guesses = says(FULL, 0.95)(prompt, canvas, step)
-        if len(canvas) == SHORT:  # 28 of 32 and a little: 89.7% by confidence
-            guesses.token[:4] = encode("WXYZ")
-            guesses.confidence[:4] = 0.763
-        return guesses
-
-    assert told(decode(script, policy="scout"), policy="scout")[0].startswith(
-        "256 MASKs confirm 89% "
-    )

@@ -28,16 +28,9 @@ class Machine:
         program.write_text(f"#!{SHELL}\n{script}\n")
         program.chmod(0o755)
 
-    def user(self, number: int) -> None:
-        self.add("id", f"echo {number}")
-
     def apt(self, refused: str = "nothing") -> None:
         note = f'echo "$@" >> {self.calls}'
         self.add("apt-get", f'{note}\ncase "$*" in *{refused}*) exit 100;; esac')
-
-    def sudo(self, allowed: bool) -> None:
-        self.add("sudo", 'shift\n"$@"' if allowed else "exit 1")
-        self.add("true")
 
     def prepare(self) -> str:
         """Run the script; it never fails. Returns what it says."""
@@ -61,41 +54,33 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_nothing_happens_where_all_is_there(machine: Machine) -> None:
-    machine.user(0)
-    machine.apt()
-    for program in NEEDED:
+@pytest.mark.parametrize(
+    ("user", "apt", "sudo", "there", "installed"),
+    [
+        (0, True, False, set(NEEDED), set()),
+        (0, True, False, {"chromium"}, {"bubblewrap", "systemd"}),
+        (1000, True, True, set(), set(NEEDED.values())),  # a sudo that asks for no password
+        (1000, True, False, set(), set()),
+        (0, False, False, set(), set()),
+    ],
+)
+def test_what_is_missing_is_installed_where_it_may_be_and_named(
+    machine: Machine, user: int, apt: bool, sudo: bool, there: set[str], installed: set[str]
+) -> None:
+    machine.add("id", f"echo {user}")
+    machine.add("sudo", 'shift\n"$@"' if sudo else "exit 1")
+    for program in {"true", *there}:
         machine.add(program)
-    assert machine.prepare() == "" and not machine.calls.exists()
-
-
-def test_root_gets_what_is_missing_and_is_told(machine: Machine) -> None:
-    machine.user(0)
-    machine.apt()
-    machine.add("chromium")
+    if apt:
+        machine.apt()
     said = machine.prepare()
-    assert machine.installed == {"bubblewrap", "systemd"}
-    assert "bubblewrap" in said and "systemd" in said and "chromium" not in said
-
-
-@pytest.mark.parametrize("allowed", [True, False])
-def test_others_do_if_sudo_asks_for_no_password(machine: Machine, allowed: bool) -> None:
-    machine.user(1000)
-    machine.apt()
-    machine.sudo(allowed)
-    said = machine.prepare()
-    assert machine.installed == (set(NEEDED.values()) if allowed else set())
-    assert all(package in said for package in NEEDED.values())
+    assert machine.installed == installed
+    assert all((package in said) == (name not in there) for name, package in NEEDED.items())
+    assert machine.calls.exists() == bool(installed) and (said == "") == (there == set(NEEDED))
 
 
 def test_what_cannot_be_had_keeps_nothing_else_away(machine: Machine) -> None:
-    machine.user(0)
+    machine.add("id", "echo 0")
     machine.apt(refused="chromium")
     assert "could not install chromium" in machine.prepare()
     assert machine.installed == set(NEEDED.values())  # all were tried
-
-
-@pytest.mark.parametrize("root", [True, False])
-def test_without_apt_the_missing_ones_are_named(machine: Machine, root: bool) -> None:
-    machine.user(0 if root else 1000)
-    assert all(package in machine.prepare() for package in NEEDED.values())

@@ -4,47 +4,29 @@ What the parameters' own checks let pass must run; what they refuse, they refuse
 """
 
 import json
-from typing import Any, get_origin
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic.fields import FieldInfo
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import Output
-from rho_eos.base.settings import bounds, choices, is_optional, kinds
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.params import DecodeParams, composed, parts_of
-from rho_eos.decoding.policy import Policy
-from rho_eos.decoding.registry import policies
-from rho_eos.decoding.schema import AXES, choices_of
+from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.request import Detail
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.models.families.llada import LLaDAConfig
 from rho_eos.models.layers.llada import LLaDAForMaskedLM
 from tests.attack import times
+from tests.drawn import LONGEST, any_parameters, policies_for
 from tests.requests import request as request_for
 
 END_OF_TURN, EOS, MASK, VOCABULARY = 1, 2, 3, 24
 SPECIAL = SpecialTokens(mask=MASK, eos=EOS, end_of_turn=END_OF_TURN)
-LONGEST = 40  # of a canvas: longer ones take longer, and no other path
-SHORT = {"max_new_tokens": (1, LONGEST), "initial_length": (1, LONGEST)}
-SHORT |= {"min_new_tokens": (0, LONGEST), "steps": (1, LONGEST)}
-
-
-def runs_here(policy: type[Policy]) -> bool:
-    """Ours, and one that this model can be decoded by."""
-    try:
-        policy.refuse(SPECIAL)
-    except UserError:
-        return False
-    return policy.__module__.startswith("rho_")
-
-
-OURS = sorted(name for name, policy in policies().items() if runs_here(policy))
+PARAMETERS = any_parameters(policies_for(SPECIAL))
 
 
 def letters(ids: list[int]) -> str:
@@ -59,52 +41,6 @@ def runner() -> ModelRunner:
     with torch.no_grad():
         model.lm_head.weight[[EOS, END_OF_TURN]] += 0.3  # it ends its texts, here and there
     return ModelRunner(model, SPECIAL)
-
-
-def numbers(name: str, field: FieldInfo, whole: bool) -> st.SearchStrategy[Any]:
-    limits = bounds(field)
-    low, high = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
-    assert low is not None and high is not None, f"{name} has no bounds"
-    if name in SHORT:
-        return st.integers(*SHORT[name])
-    if whole:
-        near = st.integers(int(low), int(min(high, low + LONGEST)))
-        return near | st.sampled_from([int(low), int(high)]) | st.integers(int(low), int(high))
-    open_ = "gt" in limits
-    return st.floats(low, high, exclude_min=open_) | st.sampled_from(
-        [high, 5e-324 if open_ and low == 0 else low, field.default]
-    )
-
-
-def values(name: str, field: FieldInfo) -> st.SearchStrategy[Any]:
-    kind = next(kind for kind in kinds(field.annotation) if kind is not type(None))
-    if choices(field):
-        strategy: st.SearchStrategy[Any] = st.sampled_from(choices(field))
-    elif kind is bool:
-        strategy = st.booleans()
-    elif kind in (int, float):
-        strategy = numbers(name, field, kind is int)
-    else:
-        assert get_origin(kind) is tuple, f"{name} is of a kind that this test does not know"
-        strategy = st.lists(st.text("abcdefgh", min_size=1, max_size=5), max_size=3)
-    return strategy | st.none() if is_optional(field) else strategy
-
-
-@st.composite
-def any_parameters(draw: st.DrawFn) -> DecodeParams | None:
-    axes: dict[str, str] = {"policy": draw(st.sampled_from(OURS))}
-    if policies()[axes["policy"]].rule is None:
-        axes["commit"] = draw(st.sampled_from(choices_of("commit")))
-    axes["cache"] = draw(st.sampled_from(choices_of("cache")))
-    given = {
-        name: draw(values(name, field))
-        for name, field in composed(parts_of(axes)).model_fields.items()
-        if name not in AXES and (name in SHORT or draw(st.booleans()))
-    }
-    try:
-        return DecodeParams(**axes, **given)
-    except UserError:  # several of them do not go together; any other error is a failure
-        return None
 
 
 def check(params: DecodeParams, output: Output) -> None:
@@ -123,15 +59,14 @@ def check(params: DecodeParams, output: Output) -> None:
     max_examples=times(60, 2000),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(st.lists(any_parameters(), min_size=1, max_size=4), st.integers(4, VOCABULARY - 1))
+@given(st.lists(PARAMETERS, min_size=1, max_size=4), st.integers(4, VOCABULARY - 1))
 def test_nothing_raises_and_minimum_lengths_are_kept(
-    runner: ModelRunner, batch: list[DecodeParams | None], first: int
+    runner: ModelRunner, batch: list[DecodeParams], first: int
 ) -> None:
     engine = Engine(runner, SPECIAL, letters)
     running = [
         (params, engine.submit(request_for(str(index), [first, 5], params), Detail.STEPS))
         for index, params in enumerate(batch)
-        if params is not None
     ]
     while engine.has_work:
         engine.step()

@@ -85,7 +85,7 @@ ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "what it may not take back": (
         {"call": lambda canvas, seen: Commit(seen.positions[:1], np.array([0]))},
-        "may not take these tokens back",
+        "may not change these tokens",
     ),
 }
 

@@ -7,9 +7,7 @@ from rho_eos.base.outputs import FinishReason
 from rho_eos.decoding.params import DecodeParams
 from tests.scripted import (
     END_OF_TURN,
-    EOS,
     Guesses,
-    ScriptedRunner,
     encode,
     run_one,
     says,
@@ -87,58 +85,3 @@ def test_a_stop_string_behind_a_mask_waits_for_the_text_before_it() -> None:
     output = run_one(script, params)  # commits from right to left
     assert output.text == "ab "
     assert output.usage.nfe == 10
-
-
-def sure_of_eos(prompt: list[int], canvas: list[int], step: int) -> Guesses:
-    """Half the canvas is EOS, very likely; the words before it are not."""
-    half = len(canvas) // 2
-    token = np.array(encode("x") * half + [EOS] * (len(canvas) - half))
-    confidence = np.where(token == EOS, 0.99, np.linspace(0.5, 0.1, len(canvas)))
-    return Guesses(token, confidence, (token == EOS) * confidence)
-
-
-def commit_order(params: DecodeParams) -> list[list[int]]:
-    output = run_one(ScriptedRunner(sure_of_eos), params)
-    return [[position for position, _, _ in record.committed] for record in output.trace]
-
-
-def test_eos_is_committed_first_unless_deferred() -> None:
-    common = {"policy": "fixed", "initial_length": 8, "early_stop": False, "trace": True}
-    assert commit_order(DecodeParams(**common)) == [[4, 5, 6, 7], [0], [1], [2], [3]]
-    deferred = DecodeParams(**common, defer_eos=True)
-    assert commit_order(deferred) == [[0], [1], [2], [3], [4, 5, 6, 7]]
-
-
-def test_deferred_eos_keeps_the_schedule_of_fixed_length() -> None:
-    params = DecodeParams(
-        policy="fixed", initial_length=8, steps=3, early_stop=False, trace=True, defer_eos=True
-    )
-    assert commit_order(params) == [[0, 1, 2], [3, 4, 5], [6, 7]]
-
-
-def test_eos_is_deferred_within_its_block_only() -> None:
-    params = DecodeParams(
-        policy="fixed",
-        initial_length=8,
-        block_length=6,
-        early_stop=False,
-        trace=True,
-        defer_eos=True,
-    )
-    assert commit_order(params) == [[0], [1], [2], [3], [4, 5], [6, 7]]
-
-
-def test_rho_eos_grows_a_canvas_that_was_too_short_even_in_its_last_step() -> None:
-    """The step that commits the last MASK still adjusts: the text goes on instead of being cut."""
-    params = DecodeParams(initial_length=4, max_new_tokens=64)
-    output = run_one(says("a sentence of thirty characters", confidence=0.95), params)
-    assert output.text == "a sentence of thirty characters"
-    assert output.finish_reason is FinishReason.STOP
-
-
-def test_rho_eos_drops_what_it_does_not_need() -> None:
-    params = DecodeParams(initial_length=64, max_new_tokens=256, block_length=1)
-    output = run_one(says("short"), params)
-    assert output.text == "short"
-    assert output.usage.contractions > 0
-    assert output.usage.n_token < 64

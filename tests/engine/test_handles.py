@@ -3,7 +3,6 @@
 import random
 import threading
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +41,6 @@ def check_complete(events: list[StepEvent], count: int) -> None:
     assert [event.record.step for event in events] == list(range(count))
     assert [event.output is not None for event in events] == [False] * (count - 1) + [True]
     assert joined(events) == events[-1].output.text
-
-
-def test_two_streams_in_turn_both_get_everything(llm: LLM) -> None:
-    short, long = llm.stream("one", steps(4)), llm.stream("two", steps(8))
-    pairs = list(zip_longest(short, long))
-    check_complete([a for a, _ in pairs if a is not None], 4)
-    check_complete([b for _, b in pairs], 8)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -153,23 +145,6 @@ def test_two_threads_share_one_model(llm: LLM) -> None:
     assert found == {prompt: [alone[prompt]] * 3 for prompt in prompts}
 
 
-def test_a_policy_that_raises_fails_its_own_request_only() -> None:
-    engine = engine_of(says("hello"))
-    fine, broken = (engine.add(id, encode("?"), steps(5)) for id in ("fine", "broken"))
-
-    def fails(*_: Any) -> Any:
-        raise ZeroDivisionError("nobody else's business")
-
-    engine._rows[broken].policy.step = fails  # type: ignore[method-assign]
-    engine.finish([fine])
-    assert fine.result().text == "hello"
-    with pytest.raises(RequestFailedError, match="policy fixed failed: ZeroDivisionError") as why:
-        broken.result()
-    assert isinstance(why.value.__cause__, ZeroDivisionError)
-    assert broken.output is not None and broken.output.finish_reason is FinishReason.ERROR
-    assert not engine.has_work
-
-
 class Faulty(ScriptedRunner):
     """A model that cannot forward more than so many rows, nor one prompt at all."""
 
@@ -225,21 +200,6 @@ def test_events_that_nobody_reads_are_kept_for_who_asked_for_them() -> None:
     assert [event.record.step for event in handle.events] == [0, 1, 2, 3, 4]
     assert len(quiet.events) == 1  # the last one
     assert [event.output is not None for event in engine.follow(handle)] == [False] * 4 + [True]
-
-
-def test_a_released_row_never_sends_text_that_it_may_cut() -> None:
-    """Its rule may drop committed tokens: what was sent must be what is returned in the end."""
-
-    def script(prompt: list[int], canvas: list[int], step: int) -> Any:
-        sure = 0.95 if step < 3 else 0.99
-        return says("abcdefgh", sure)(prompt, canvas, step)
-
-    engine = engine_of(script)
-    params = DecodeParams(policy="released", initial_length=24, max_new_tokens=64, block_length=4)
-    handle = engine.submit(request_for("a", encode("?"), params), Detail.STEPS)
-    events = list(engine.follow(handle))
-    assert all(event.delta == "" for event in events[:-1])
-    assert joined(events) == handle.result().text
 
 
 def test_waiting_and_first_token_are_measured_from_submission() -> None:

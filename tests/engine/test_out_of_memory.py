@@ -11,8 +11,8 @@ from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.memory import is_out_of_memory
-from rho_eos.engine.request import Request
 from rho_eos.engine.row import Row
+from rho_eos.text.ask import Request
 from tests.requests import request as request_for
 from tests.scripted import SPECIAL, ScriptedRunner, decode, encode, says
 

@@ -35,17 +35,7 @@ def test_rows_per_forward_are_limited_and_first_come_is_first_served() -> None:
     assert runner.batches == [["a", "b"]] * 2 + [["c", "d"]] * 2 + [["e"]] * 2
 
 
-def test_positions_per_forward_are_limited() -> None:
-    runner = ScriptedRunner(says("hello"))
-    engine = engine_of(runner, max_positions=100)
-    for id in "abcd":
-        engine.add(id, encode("0123456789"), fixed(20, 1))  # 30 positions each
-    run_all(engine)
-    assert runner.batches == [["a", "b", "c"], ["d"]]
-    assert runner.positions == [90, 30]
-
-
-def test_guidance_costs_a_second_row() -> None:
+def test_positions_are_limited_and_guidance_costs_a_second_row() -> None:
     runner = ScriptedRunner(says("hello"))
     engine = engine_of(runner, max_positions=100)
     guided = DecodeParams(policy="fixed", initial_length=20, steps=1, cfg_scale=1.0)
@@ -54,6 +44,7 @@ def test_guidance_costs_a_second_row() -> None:
     engine.add("c", encode("0123456789"), fixed(20, 1))
     run_all(engine)
     assert runner.batches == [["a", "b"], ["c"]]
+    assert runner.positions == [90, 30]
 
 
 def test_a_finished_row_leaves_at_once_and_a_waiting_one_joins_in_the_next_step() -> None:
@@ -70,17 +61,6 @@ def test_a_finished_row_leaves_at_once_and_a_waiting_one_joins_in_the_next_step(
         ["long", "next"],
         ["long", "last"],
     ]
-
-
-def test_a_request_may_arrive_while_others_run() -> None:
-    runner = ScriptedRunner(says("hello"))
-    engine = engine_of(runner)
-    engine.add("first", encode("?"), fixed(4, 3))
-    engine.step()
-    engine.add("second", encode("?"), fixed(4, 1))
-    outputs = run_all(engine)
-    assert runner.batches == [["first"], ["first", "second"], ["first"]]
-    assert set(outputs) == {"first", "second"}
 
 
 def test_when_canvases_outgrow_the_budget_the_youngest_wait() -> None:
@@ -185,16 +165,3 @@ def test_cancelling_what_is_done_changes_nothing() -> None:
     assert handle.result() is output
     engine.step()
     assert len(handle.events) == output.usage.nfe
-
-
-def test_the_runner_hears_of_every_row_that_leaves() -> None:
-    runner = ScriptedRunner(says("hello"))
-    engine = engine_of(runner)
-    engine.add("finishes", encode("?"), fixed(4, 1))
-    engine.add("stays", encode("?"), fixed(4, 4))
-    cancelled = engine.add("cancelled", encode("?"), fixed(4, 4))
-    engine.step()
-    engine.cancel(cancelled)
-    assert runner.released == ["finishes", "cancelled"]
-    run_all(engine)
-    assert runner.released == ["finishes", "cancelled", "stays"]

@@ -14,7 +14,7 @@ from rho_eos.engine.row import Row
 from rho_eos.engine.runner import ModelRunner
 from tests.reference.bridge import SPECIAL
 from tests.reference.cases import SameEverywhere
-from tests.reference.random_llada import EOS, MASK, random_llada
+from tests.reference.random_llada import MASK, random_llada
 from tests.requests import request as request_for
 
 LENGTH = {"initial_length": 12, "max_new_tokens": 12}
@@ -52,25 +52,6 @@ def test_entropy_and_margin_are_those_of_the_softmax_and_only_for_who_asks() -> 
     for seen in (entropy, margin, both):
         assert seen.token.tolist() == plain.token.tolist()
         assert seen.confidence.tolist() == plain.confidence.tolist()
-
-
-def test_a_part_of_a_prediction_has_all_its_columns() -> None:
-    model = random_llada(seed=3, eos_share=0.3)
-    [whole] = predict(model, [row_of(Needs(entropy=True, margin=True), [5])])
-    part = whole.at(np.array([2, 5]))
-    assert part.entropy is not None and part.margin is not None
-    assert part.entropy.tolist() == whole.entropy[[2, 5]].tolist()
-    assert part.margin.tolist() == whole.margin[[2, 5]].tolist()
-
-
-def test_the_whole_canvas_is_predicted_for_who_asks() -> None:
-    model = random_llada(seed=3, eos_share=0.3)
-    canvas = [9, MASK, 10, MASK]
-    rows = [row_of(Needs(whole_canvas=whole), [5], canvas=canvas) for whole in (False, True)]
-    masks, whole = predict(model, rows)
-    assert masks.positions.tolist() == [1, 3]
-    assert whole.positions.tolist() == [0, 1, 2, 3]
-    assert whole.token[[1, 3]].tolist() == masks.token.tolist()
 
 
 @pytest.mark.parametrize("megabytes", [1, 64])
@@ -115,10 +96,3 @@ def test_a_request_may_start_from_a_canvas(byte_checkpoint: Path) -> None:
         assert mask not in output.canvas_token_ids
         if policy == "fixed":
             assert len(output.canvas_token_ids) == 8 and output.canvas_token_ids[4] == 72
-
-
-def test_eos_is_a_probability_like_the_others() -> None:
-    logits = [0.5, -1.0, 0.0, 4.0, 1.0, -0.5]
-    [seen] = predict(SameEverywhere(logits), [row_of(Needs(), [5])])
-    share = np.exp(logits) / np.exp(logits).sum()
-    np.testing.assert_allclose(seen.eos_probability, share[EOS], rtol=1e-5)

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from rho_eos.evals import Sample, find_task
+from rho_eos.evals.studies.study import PUBLISHED_TASKS as TASKS
 
+__all__ = ["BROKEN", "FOLDER", "TASKS", "sample", "samples"]
 FOLDER = Path(__file__).parents[1] / "data" / "evals"
-TASKS = ("gsm8k", "math500", "mbpp", "humaneval")
 BROKEN = {"mbpp/13"}  # its reference solution fails its own tests, as some published ones do
 
 

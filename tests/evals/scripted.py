@@ -1,16 +1,23 @@
-"""Answers without a model: right, of made-up cost, and interrupted where a test wants it."""
+"""Studies and answers without a model: right unless said otherwise, interrupted on request."""
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
 
 from rho_eos.base.outputs import FinishReason, Output, StepRecord, Usage
+from rho_eos.config import EngineConfig
 from rho_eos.evals.runs.evaluation import Progress
 from rho_eos.evals.runs.sources import Outputs, Question
-from rho_eos.evals.studies.study import Cell
+from rho_eos.evals.studies.study import Cell, Study
+from rho_eos.evals.task import Selection
 
 
 class Script:
-    def __init__(self, stop_after: int | None = None) -> None:
-        self.left = stop_after
+    """Answers to the samples `wrong` are wrong; after `stop_after` answers comes a Ctrl-C."""
+
+    def __init__(self, stop_after: int | None = None, wrong: Collection[str] = ()) -> None:
+        self.left, self.wrong = stop_after, wrong
         self.asked: list[str] = []
         self.opened = 0
 
@@ -24,30 +31,26 @@ class Script:
                 raise KeyboardInterrupt
             self.left = None if self.left is None else self.left - 1
             self.asked.append(job.id)
-            text = job.task.gold(job.sample)
-            yield Output(job.id, text, FinishReason.STOP, usage=usage(job), trace=trace(job))
+            yield self.output(job)
 
-
-def usage(job: Question) -> Usage:
-    length = job.ask["params"].initial_length
-    return Usage(
-        prompt_tokens=10,
-        n_token=length,
-        e_token=length // 2,
-        nfe=3,
-        positions_evaluated=3 * (10 + length),
-        committed=6,
-        expansions=1,
-    )
-
-
-def trace(job: Question) -> list[StepRecord]:
-    if not job.ask["params"].trace:
-        return []
-    length = job.ask["params"].initial_length
-    return [
-        StepRecord(step, length, length, 0.25 * step, 0.25 * step, "hold", 0) for step in range(3)
-    ]
+    def output(self, job: Question) -> Output:
+        text = "####" if job.sample.id in self.wrong else job.task.gold(job.sample)
+        params = job.ask["params"]
+        length = params.initial_length if params else 8
+        usage = Usage(
+            prompt_tokens=10,
+            n_token=length,
+            e_token=length // 2,
+            nfe=3,
+            positions_evaluated=3 * (10 + length),
+            committed=6,
+            expansions=1,
+        )
+        trace = [
+            StepRecord(step, length, length, 0.25 * step, 0.25 * step, "hold", 0)
+            for step in range(3 if params and params.trace else 0)
+        ]
+        return Output(job.id, text, FinishReason.STOP, usage=usage, trace=trace)
 
 
 class Watch:
@@ -59,3 +62,14 @@ class Watch:
     def __call__(self, cell: Cell, progress: Progress) -> None:
         if cell.folder.name not in self.ran:
             self.ran.append(cell.folder.name)
+
+
+def study_of(checkpoint: Path, out: Path, **which: Any) -> Study:
+    config = EngineConfig(model=str(checkpoint), device="cpu")
+    return Study(config=config, folder=out, selection=Selection(**which))
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """The rows of a table in CSV."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

@@ -1,8 +1,9 @@
 """The report of a run, opened from disk in a real browser."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,17 @@ except ModuleNotFoundError:  # pragma: no cover  the browser fixture then says w
 NASTY = (
     "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>\n  <b>&amp;"
 )
-TRACE = [
-    {"step": 0, "length": 16, "masks": 16, "rho": 0.25, "action": "expand", "change": 8},
-    {"step": 1, "length": 24, "masks": 9, "rho": 0.5, "action": "hold", "change": 0},
-    {"step": 2, "length": 24, "masks": 0, "rho": None, "action": "hold", "change": 0},
-]
+
+
+def step(length: int, masks: int, rho: float | None, **more: Any) -> dict[str, Any]:
+    """The record of a forward, as an evaluation with --trace keeps it."""
+    costs = {"computed": 20, "exact": 20, "refresh": True}
+    edits = {"action": "hold", "change": 0, "committed": [], "moved": None, "written": []}
+    return {"length": length, "masks": masks, "rho": rho, **costs, **edits, **more}
+
+
+TRACE = [step(16, 16, 0.25, action="expand", change=8), step(24, 9, 0.5), step(24, 0, None)]
+Open = Callable[[Path], "Page"]
 
 
 @pytest.fixture(scope="module")
@@ -32,35 +39,38 @@ def browser() -> Iterator["Browser"]:
 
 
 @pytest.fixture
-def report(command: Command, tmp_path: Path) -> str:
+def open_report(browser: "Browser", command: Command) -> Iterator[Open]:
+    """Opens the report of a folder, which must ask for nothing and complain of nothing."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    complaints: list[str] = []
+    requests: list[str] = []
+
+    def open_report(folder: Path) -> "Page":
+        result = command("inspect", folder)
+        assert result.code == 0 and str(folder / "report.html") in result.out.split("\n")
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto((folder / "report.html").as_uri())
+        return page
+
+    yield open_report
+    hacked = [page.evaluate("window.hacked") for page in context.pages]
+    context.close()
+    assert complaints == [] and not any(hacked)
+    assert all(url.startswith(("data:", "file:")) for url in requests)
+
+
+@pytest.fixture
+def page(open_report: Open, tmp_path: Path) -> "Page":
     lines = [
         line(10, nfe=9, trace=TRACE),
         line(2, nfe=30),
         line(1, correct=False, nfe=12, text=NASTY, prompt=NASTY, extracted=NASTY, trace=TRACE),
         line(3, correct=False, task="tiny-mbpp", nfe=2, finish_reason="length"),
     ]
-    folder = write_run(tmp_path / "run <b>1", lines, preset="asym")
-    result = command("inspect", folder)
-    assert result.code == 0 and result.out.strip() == str(folder / "report.html")
-    return (folder / "report.html").as_uri()
-
-
-@pytest.fixture
-def page(browser: "Browser", report: str) -> Iterator["Page"]:
-    """The page opened; afterwards it has asked for nothing else and complained about nothing."""
-    context = browser.new_context()
-    page = context.new_page()
-    complaints: list[str] = []
-    requests: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(report)
-    yield page
-    hacked = page.evaluate("window.hacked")
-    context.close()
-    assert complaints == [] and hacked is None
-    assert {url.split("#")[0] for url in requests if not url.startswith("data:")} == {report}
+    return open_report(write_run(tmp_path / "run <b>1", lines, preset="asym"))
 
 
 def listed(page: "Page") -> list[str]:
@@ -123,34 +133,23 @@ def test_curves_have_a_point_per_step_and_a_gap_where_there_is_no_rho(page: "Pag
     expect(page.locator("#detail")).to_contain_text("without --trace")
 
 
-NEW = {"rho": 0.5, "masks": 4}
 REPLAYED = [
-    {**NEW, "length": 4, "action": "insert", "change": 2, "committed": [[0, 7, 0.9], [3, 8, 0.5]]}
-    | {"moved": [[0, 1], [None, 2], [1, 3]], "written": []},
-    {**NEW, "length": 6, "action": "overwrite", "change": 0, "committed": [[1, 9, 0.95]]}
+    step(4, 4, 0.5, action="insert", change=2, committed=[[0, 7, 0.9], [3, 8, 0.5]])
+    | {"moved": [[0, 1], [None, 2], [1, 3]]},
+    step(6, 4, 0.5, action="overwrite", committed=[[1, 9, 0.95]])
     | {"moved": [[0, 6]], "written": [[0, None], [5, 2]]},
-    {**NEW, "length": 6, "action": "contract", "change": -1, "committed": []}
-    | {"moved": [[0, 5]], "written": []},
-]
-OLD = [
-    {**NEW, "length": 4, "action": "insert", "change": 2, "at": 1, "inserted": 3, "committed": []},
-    {**NEW, "length": 6, "action": "hold", "change": 0, "committed": [[0, 7, 0.9]]},
+    step(6, 4, 0.5, action="contract", change=-1) | {"moved": [[0, 5]]},
 ]
 
 
 def test_the_canvas_is_replayed_by_what_moved_and_was_written(
-    browser: "Browser", command: Command, tmp_path: Path
+    open_report: Open, tmp_path: Path
 ) -> None:
-    lines = [line(1, nfe=3, trace=REPLAYED), line(2, nfe=2, trace=OLD)]
-    folder = write_run(tmp_path / "run", lines)
+    folder = write_run(tmp_path / "run", [line(1, nfe=3, trace=REPLAYED)])
     about = json.loads((folder / "run.json").read_text())
     about["settings"]["params"] = {"policy": "of somebody else", "strength": 3}
     (folder / "run.json").write_text(json.dumps(about))
-    assert command("inspect", folder).code == 0
-    page = browser.new_page()
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto((folder / "report.html").as_uri())
+    page = open_report(folder)
     expect(page.locator("#about")).to_contain_text("of somebody else")
     filled = "nodes => nodes.map(node => node.className === 'filled')"
     cells = page.locator("#canvas i")
@@ -158,103 +157,81 @@ def test_the_canvas_is_replayed_by_what_moved_and_was_written(
         page.get_by_label("Forward").fill(str(forward))
         assert cells.evaluate_all(filled) == [sign == "1" for sign in want], forward
     expect(cells.nth(1)).to_have_attribute("title", "token 9, confidence 0.95, forward 2")
-    page.get_by_text("tiny-gsm/test/2", exact=True).click()
-    expect(page.locator("#detail")).to_contain_text("an earlier version")
-    assert page.locator("path.length").count() == 1  # what can be shown is
-    page.close()
-    assert complaints == []
 
 
-def test_a_cached_run_shows_both_costs_and_its_windows(
-    browser: "Browser", command: Command, tmp_path: Path
-) -> None:
+def test_a_cached_run_shows_both_costs_and_its_windows(open_report: Open, tmp_path: Path) -> None:
     trace = [
-        {"rho": rho, "length": 16, "masks": 9, "action": "hold", "change": 0, "committed": []}
-        | {"moved": None, "computed": computed, "exact": 20, "refresh": rho is not None}
+        step(16, 9, rho, computed=computed, refresh=rho is not None)
         for rho, computed in ((0.3, 20), (None, 6), (None, 7), (0.6, 20), (None, 5))
     ]
     costs = {"positions_evaluated": 58, "positions_exact": 100, "refreshes": 2}
-    folder = write_run(tmp_path / "run", [line(1, nfe=5, trace=trace, **costs)])
-    assert command("inspect", folder).code == 0
-    page = browser.new_page()
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto((folder / "report.html").as_uri())
+    page = open_report(write_run(tmp_path / "run", [line(1, nfe=5, trace=trace, **costs)]))
     head = page.locator("#samples th").all_inner_texts()
     row = page.locator("#samples tbody td").all_inner_texts()
     shown = dict(zip(head, row, strict=True))
     assert (shown["positions"], shown["exact"], shown["refreshes"]) == ("58", "100", "2")
-    facts = page.locator(".facts").inner_text()
-    assert "exact" in facts and "100" in facts
-    assert "exact" in page.locator("#summary thead").inner_text()
     rho = page.locator("path.rho").get_attribute("d") or ""
     assert (rho.count("M"), rho.count("L")) == (1, 1)  # over the windows, in which there is none
     computed = page.locator("path.computed").get_attribute("d") or ""
     assert computed.count("M") + computed.count("L") == 5
     assert page.locator("path.exact").count() == 1
-    page.close()
-    assert complaints == []
 
 
-def test_samples_are_reached_by_keys_and_by_link(page: "Page", report: str) -> None:
+def test_a_run_in_blocks_shows_what_was_computed_though_nothing_was_unseen(
+    open_report: Open, tmp_path: Path
+) -> None:
+    trace = [step(16, 9, 0.5, computed=computed) for computed in (20, 8, 8)]
+    costs = {"positions_evaluated": 36, "positions_exact": 60, "positions_reused": 12}
+    lines = [line(1, nfe=3, trace=trace, **costs), line(2)]  # one was made by an older version
+    page = open_report(write_run(tmp_path / "run", lines))
+    head = page.locator("#samples th").all_inner_texts()
+    at = head.index("reused")
+    cells = page.locator(f"#samples tbody td:nth-child({at + 1})").all_inner_texts()
+    assert sorted(cells) == ["12", "–"]
+    page.get_by_text("tiny-gsm/test/1", exact=True).first.click()
+    computed = page.locator("path.computed").get_attribute("d") or ""
+    assert computed.count("M") + computed.count("L") == 3
+
+
+def test_samples_are_reached_by_keys_and_by_link(page: "Page") -> None:
+    report = page.url
     page.locator("#samples tbody tr").first.click()
     page.keyboard.press("ArrowDown")
-    expect(page.locator("#detail h2")).to_have_text("tiny-mbpp/test/3")
-    link = page.url
-    page.goto("about:blank")
-    page.goto(link)
-    expect(page.locator("#detail h2")).to_have_text("tiny-mbpp/test/3")
-    page.goto("about:blank")
-    page.goto(f"{report}#%")
-    expect(page.locator("#detail h2")).to_have_text("tiny-gsm/test/1")
+    for link, sample in ((page.url, "tiny-mbpp/test/3"), (f"{report}#%", "tiny-gsm/test/1")):
+        expect(page.locator("#detail h2")).to_have_text("tiny-mbpp/test/3")
+        page.goto("about:blank")
+        page.goto(link)
+        expect(page.locator("#detail h2")).to_have_text(sample)
 
 
-def test_it_fits_a_narrow_screen(page: "Page") -> None:
-    page.set_viewport_size({"width": 380, "height": 700})
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    assert wide <= 380
-    expect(page.locator("#text")).to_be_visible()
-
-
-def test_every_column_is_seen_at_1400_pixels(
-    browser: "Browser", command: Command, tmp_path: Path
+def test_it_fits_a_narrow_screen_and_shows_every_column_on_a_wide_one(
+    open_report: Open, tmp_path: Path
 ) -> None:
-    """With the longest names and largest numbers that our tasks have, the last column is there."""
+    """With the longest names and largest numbers that our tasks have."""
     large = {"n_token": 2048, "e_token": 2048, "nfe": 2048, "positions_evaluated": 4_194_304}
     lines = [
         line(499, task="tiny-humaneval", adjustments=100, tokens_per_forward=12.34, **large)
         | {"finish_reason": "length", "extracted": "    # 1) if it is below 12, double it"}
     ]
-    folder = write_run(tmp_path / "run", lines)
-    assert command("inspect", folder).code == 0
-    page = browser.new_page(viewport={"width": 1400, "height": 900})
-    page.goto((folder / "report.html").as_uri())
-    list_box = page.locator(".rows").bounding_box()
-    assert list_box is not None
-    for cell in page.locator("#samples tr:last-child > *").all():
-        box = cell.bounding_box()
-        assert box is not None
-        assert box["x"] + box["width"] <= list_box["x"] + list_box["width"] + 0.5
-    expect(page.locator("#samples tbody td").last).to_have_text("length")
+    page = open_report(write_run(tmp_path / "run", lines))
+    last, rows = page.locator("#samples tbody td").last, page.locator(".rows")
+    expect(last).to_have_text("length")
+    right = "node => node.getBoundingClientRect().right"
+    assert last.evaluate(right) <= rows.evaluate(right) + 0.5
     first = page.locator("#samples tbody td").first
     assert first.evaluate("node => node.scrollWidth <= node.clientWidth"), "the id is cut"
-    page.close()
+    page.set_viewport_size({"width": 380, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 380
+    expect(page.locator("#text")).to_be_visible()
 
 
 def test_a_sweep_gets_a_page_that_leads_to_its_runs(
-    browser: "Browser", command: Command, tmp_path: Path
+    open_report: Open, command: Command, tmp_path: Path
 ) -> None:
     sweep = tmp_path / "sweep"
     for name, right in (("asym", True), ("fixed #256 <b>", False)):
         write_run(sweep / name, [line(n, correct=right or n < 2, nfe=n) for n in range(1, 9)])
-    result = command("inspect", sweep)
-    assert result.code == 0
-    assert set(result.out.split("\n")) >= {
-        str(sweep / "report.html"),
-        str(sweep / "asym" / "report.html"),
-    }
-    page = browser.new_page()
-    page.goto((sweep / "report.html").as_uri())
+    page = open_report(sweep)
     runs, tests = page.locator("table").all()
     assert "100.0" in runs.inner_text() and "12.5" in runs.inner_text()
     assert "p" in tests.locator("th").all_inner_texts()
@@ -262,12 +239,8 @@ def test_a_sweep_gets_a_page_that_leads_to_its_runs(
         runs.get_by_text(name, exact=True).click()
         expect(page.locator("#name")).to_have_text(name)
         page.go_back()
-    page.close()
     elsewhere = tmp_path / "page.html"
     assert command("inspect", sweep, "--out", elsewhere).code == 0
     assert 'href="sweep/asym/report.html"' in elsewhere.read_text()
-
-
-def test_what_is_no_run_is_said(command: Command, tmp_path: Path) -> None:
-    result = command("inspect", tmp_path)
-    assert result.code == 2 and "is no run: it has no samples.jsonl" in result.err
+    empty = command("inspect", tmp_path)
+    assert empty.code == 2 and "is no run" in empty.err

@@ -3,57 +3,45 @@
 import csv
 import io
 import statistics
-from pathlib import Path
 
 import pytest
 
-from rho_eos.evals.runs.report import summarise, summary_table, write_summary
+from rho_eos.evals.runs.report import summarise, summary_table
 from rho_eos.evals.runs.table import Table
 from tests.evals.runs import line
 
 
-def test_means_come_with_their_standard_errors() -> None:
-    costs = [3, 5, 10, 2]
-    lines = [line(n, correct=n > 0, nfe=cost) for n, cost in enumerate(costs)]
+def test_means_come_with_their_standard_errors_and_e_ratio_is_that_of_the_averages() -> None:
+    costs, canvas = [3, 5, 10, 2], [10, 40, 10, 40]
+    lines = [
+        line(n, correct=n > 0, nfe=cost, e_token=10, n_token=length)
+        for n, (cost, length) in enumerate(zip(costs, canvas, strict=True))
+    ]
     [summary] = summarise(lines)
     assert summary.samples == 4 and summary.accuracy.mean == 0.75
     assert summary.accuracy.error == pytest.approx(statistics.stdev([0, 1, 1, 1]) / 2)
     assert summary.costs["nfe"].mean == 5
     assert summary.costs["nfe"].error == pytest.approx(statistics.stdev(costs) / 2)
+    assert summary.e_ratio is not None and summary.e_ratio.mean == 40 / 100
 
 
-def test_e_ratio_is_that_of_the_averages() -> None:
-    lines = [line(0, e_token=10, n_token=10), line(1, e_token=10, n_token=40)]
-    [summary] = summarise(lines)
-    assert summary.e_ratio is not None and summary.e_ratio.mean == 20 / 50
-
-
-def test_repeats_do_not_count_as_further_samples() -> None:
-    once = [line(n, correct=n < 2) for n in range(4)]
+def test_repeats_do_not_count_as_further_samples_and_sessions_take_their_time() -> None:
+    once = [line(n, correct=n < 2, elapsed=10.0 + n) for n in range(4)]
+    once[3] |= {"session": 2, "elapsed": 5.0}
     thrice = [each | {"id": f"{each['id']}#{k}", "repeat": k} for each in once for k in range(3)]
     [single], [triple] = summarise(once), summarise(thrice)
     assert (triple.samples, triple.repeats) == (4, 3)
     assert triple.accuracy == single.accuracy
+    assert single.seconds == 12 + 5 and triple.seconds == pytest.approx(single.seconds / 3)
     assert "4×3" in summary_table([("run", [triple])]).markdown()
-
-
-def test_runtime_is_the_sum_of_the_sessions_per_repeat() -> None:
-    lines = [line(0, elapsed=10.0), line(1, elapsed=12.0), line(2, session=2, elapsed=5.0)]
-    [summary] = summarise(lines)
-    assert summary.seconds == 17.0
-    again = [each | {"id": each["id"] + "#1", "repeat": 1} for each in lines]
-    assert summarise([*lines, *again])[0].seconds == 8.5
 
 
 def test_tasks_are_summed_up_apart_and_runs_stand_together() -> None:
     lines = [line(0), line(0, correct=False, task="tiny-math")]
     table = summary_table([("a", summarise(lines)), ("b", summarise(lines))])
-    assert [row[:2] for row in table.rows] == [
-        ["a", "tiny-gsm"],
-        ["b", "tiny-gsm"],
-        ["a", "tiny-math"],
-        ["b", "tiny-math"],
-    ]
+    places = [(run, task) for task in ("tiny-gsm", "tiny-math") for run in "ab"]
+    assert [(row[0], row[1]) for row in table.rows] == places
+    assert summarise([]) == [] and summary_table([("run", [])]).rows == []
 
 
 def test_without_a_model_there_are_no_costs_to_show() -> None:
@@ -63,23 +51,26 @@ def test_without_a_model_there_are_no_costs_to_show() -> None:
 
 
 def test_a_run_with_the_cache_shows_both_costs_and_its_refreshes() -> None:
-    before = [line(n) for n in range(2)]  # of a version that had no cache
-    exact = [each | {"positions_exact": 100, "refreshes": 4} for each in before]
+    exact = [line(n, positions_exact=100, refreshes=4) for n in range(2)]
     saving = [each | {"positions_evaluated": 40, "refreshes": 1} for each in exact]
-    alone = summary_table([("before", summarise(before)), ("exact", summarise(exact))])
-    assert not {"exact", "refreshes"} & set(alone.columns)
-    runs = {"before": before, "exact": exact, "saving": saving}
-    table = summary_table([(name, summarise(lines)) for name, lines in runs.items()])
+    assert not {"exact", "refreshes"} & set(summary_table([("", summarise(exact))]).columns)
+    table = summary_table([("exact", summarise(exact)), ("saving", summarise(saving))])
     shown = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     columns = ("run", "positions", "exact", "refreshes")
     assert [[row[name].split(" ±")[0] for name in columns] for row in shown] == [
-        ["before", "100", "100", "4.0"],
         ["exact", "100", "100", "4.0"],
         ["saving", "40", "100", "1.0"],
     ]
-    [summary] = summarise(saving)
-    assert summary.costs["positions_exact"].mean == 100
-    assert summary.costs["refreshes"].mean == 1
+
+
+def test_what_was_kept_from_other_requests_is_shown_where_there_is_any() -> None:
+    old = {key: value for key, value in line(0).items() if key != "positions_reused"}
+    none, some = line(0, positions_reused=0), line(0, positions_reused=48)
+    assert "reused" not in summary_table([("", summarise([none])), ("", summarise([old]))]).columns
+    runs = [("some", summarise([some])), ("none", summarise([none])), ("old", summarise([old]))]
+    table = summary_table(runs)
+    at = list(table.columns).index("reused")
+    assert [row[at] for row in table.rows] == ["48", "0", "–"]
 
 
 def test_every_form_holds_every_cell() -> None:
@@ -102,14 +93,3 @@ def test_a_terminal_that_is_too_narrow_gets_a_row_under_the_other() -> None:
     records = table.terminal(narrower_than=20)
     assert max(map(len, records.splitlines())) < 20
     assert all(cell in records for cell in (*table.rows[0], *table.rows[1], *table.columns[1:]))
-
-
-def test_a_summary_is_written_beside_the_samples(tmp_path: Path) -> None:
-    write_summary(tmp_path, [line(0), line(1)])
-    assert {path.name for path in tmp_path.iterdir()} == {
-        *("summary.json", "summary.md", "summary.csv", "summary.tex")
-    }
-
-
-def test_an_empty_run_is_an_empty_table() -> None:
-    assert summarise([]) == [] and summary_table([("run", [])]).rows == []

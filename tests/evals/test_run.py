@@ -12,47 +12,27 @@ from typing import Any
 import pytest
 
 from rho_eos.base.errors import UserError
-from rho_eos.base.outputs import FinishReason, Output, Usage
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.evals import Grade, find_task
 from rho_eos.evals.runs.evaluation import Evaluation, Progress, evaluate, make_questions
 from rho_eos.evals.runs.run_folder import read_samples
 from rho_eos.evals.runs.sources import AnswerSource, GoldAnswers, Outputs, Question
+from rho_eos.evals.task import Selection
 from rho_eos.evals.tasks.embedded import TinyNumbers
 from tests import forks
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command
+from tests.evals.fixtures import FOLDER, TASKS
+from tests.evals.scripted import Script
 from tests.support import has_content, require_sandbox, wait_until
 
-FIXTURES = Path(__file__).parent.parent / "data" / "evals"
 SHORT = ("--initial-length", "8", "--max-new-tokens", "24")
-USAGE = Usage(e_token=3, n_token=8, nfe=4, positions_evaluated=50)
-METRICS = {
-    *("n_token", "e_token", "e_ratio", "nfe", "positions_evaluated", "tokens_per_forward"),
-    *("adjustments", "expansions", "contractions", "prompt_tokens", "seconds_running"),
-}
 
 
-def gold(tasks: Sequence[str] = ("tiny-gsm",), **more: Any) -> Evaluation:
-    return Evaluation(tasks=tuple(tasks), engine=None, params=None, **more)
-
-
-class Script:
-    """Answers right except for `wrong` samples; interrupted after `stop_after` answers."""
-
-    def __init__(self, stop_after: int | None = None, wrong: Sequence[str] = ()) -> None:
-        self.stop_after = stop_after
-        self.wrong = wrong
-        self.asked: list[str] = []
-
-    def answers(self, jobs: Sequence[Question]) -> Outputs:
-        for number, job in enumerate(jobs):
-            if number == self.stop_after:
-                raise KeyboardInterrupt
-            self.asked.append(job.id)
-            text = "####" if job.sample.id in self.wrong else job.task.gold(job.sample)
-            yield Output(job.id, text, FinishReason.STOP, usage=USAGE)
+def gold(*tasks: str, **which: int) -> Evaluation:
+    names = tasks or ("tiny-gsm",)
+    return Evaluation(tasks=names, engine=None, params=None, selection=Selection(**which))
 
 
 def run(folder: Path, evaluation: Evaluation, source: AnswerSource) -> list[dict[str, Any]]:
@@ -64,7 +44,7 @@ def ids(folder: Path) -> list[str]:
 
 
 def test_interrupted_again_and_again_every_sample_is_there_once(tmp_path: Path) -> None:
-    evaluation = gold(("tiny-gsm", "tiny-math"), limit=5)
+    evaluation = gold("tiny-gsm", "tiny-math", limit=5)
     sources = [Script(stop_after=3, wrong=["tiny-math/test/2"]) for _ in range(10)]
     for source in sources:
         try:
@@ -77,56 +57,42 @@ def test_interrupted_again_and_again_every_sample_is_there_once(tmp_path: Path) 
     assert {line["id"] for line in lines if not line["correct"]} == {"tiny-math/test/2"}
     assert sum(bool(source.asked) for source in sources) > 1
 
-
-def test_a_line_cut_off_by_a_kill_is_made_again(tmp_path: Path) -> None:
-    evaluation = gold(limit=4)
-    run(tmp_path, evaluation, Script())
     path = tmp_path / "samples.jsonl"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-30])
-    source = Script()
-    run(tmp_path, evaluation, source)
-    assert len(source.asked) == 1 and sorted(ids(tmp_path)) == sorted(set(ids(tmp_path)))
-    assert len(ids(tmp_path)) == 4
-
-
-def test_a_finished_run_is_read_and_no_model_loaded(tmp_path: Path) -> None:
-    first = run(tmp_path, gold(limit=3), GoldAnswers())
+    path.write_bytes(path.read_bytes()[:-30])  # as a kill leaves it
+    last = Script()
+    again = run(tmp_path, evaluation, last)
+    assert len(last.asked) == 1 and len(again) == 10 and set(ids(tmp_path)) == expected
 
     def open_source() -> AnswerSource:
         raise AssertionError("nothing is left to ask")
 
-    assert evaluate(gold(limit=3), tmp_path, open_source) == first
+    assert evaluate(evaluation, tmp_path, open_source) == again
 
 
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        ({"limit": 4}, "limit 3, not 4"),
-        ({"limit": 3, "repeats": 2}, "repeats 1, not 2"),
-        ({"limit": 3, "shuffle_seed": 1}, "shuffle_seed None, not 1"),
-        ({"tasks": ("tiny-math",), "limit": 3}, "tasks ['tiny-gsm'], not ['tiny-math']"),
+        (gold(limit=4), "limit 3, not 4"),
+        (gold(limit=3, repeats=2), "repeats 1, not 2"),
+        (gold(limit=3, shuffle_seed=1), "shuffle_seed None, not 1"),
+        (gold("tiny-math", limit=3), "tasks ['tiny-gsm'], not ['tiny-math']"),
     ],
 )
 def test_other_settings_are_refused_and_nothing_is_touched(
-    tmp_path: Path, other: dict[str, Any], says: str
+    tmp_path: Path, other: Evaluation, says: str
 ) -> None:
     run(tmp_path, gold(limit=3), GoldAnswers())
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(UserError) as refused:
-        run(tmp_path, gold(**other), GoldAnswers())
+        run(tmp_path, other, GoldAnswers())
     assert says in str(refused.value) and "give another --out" in str(refused.value)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "model", seed=1)
-    evaluation = Evaluation(
-        tasks=("tiny-gsm",),
-        engine=EngineConfig(model=str(checkpoint), device="cpu"),
-        params=DecodeParams(),
-        limit=2,
-    )
+    engine = EngineConfig(model=str(checkpoint), device="cpu")
+    evaluation = dataclasses.replace(gold(limit=2), engine=engine, params=DecodeParams())
     run(tmp_path / "run", evaluation, Script())
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     assert about["settings"]["model"]["model"] == str(checkpoint)
@@ -135,22 +101,6 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "model", seed=2)
     with pytest.raises(UserError, match="started with weights"):
         run(tmp_path / "run", evaluation, Script())
-
-
-def test_settings_under_which_nothing_was_finished_bind_nobody(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, gold(limit=3), Script(stop_after=0))
-    assert len(run(tmp_path, gold(limit=2), Script())) == 2
-
-
-def test_one_process_at_a_time(tmp_path: Path) -> None:
-    class Nested(Script):
-        def answers(self, jobs: Sequence[Question]) -> Outputs:
-            with pytest.raises(UserError, match="another process is writing"):
-                run(tmp_path, gold(limit=2), GoldAnswers())
-            yield from super().answers(jobs)
-
-    assert len(run(tmp_path, gold(limit=2), Nested())) == 2
 
 
 def test_the_model_does_not_wait_for_the_graders(
@@ -187,25 +137,20 @@ def test_a_grader_that_fails_ends_the_run_and_keeps_what_is_there(
     assert len(run(tmp_path, gold(limit=4), GoldAnswers())) == 4
 
 
-def test_repeats_have_ids_and_noise_of_their_own() -> None:
-    evaluation = dataclasses.replace(gold(limit=2, repeats=3), params=DecodeParams(seed=5))
-    jobs = make_questions(find_task("tiny-gsm"), evaluation)
-    assert len({job.id for job in jobs}) == 6
-    assert {(job.id, job.ask["params"].seed) for job in jobs} >= {
-        ("tiny-gsm/test/0#0", 5),
-        ("tiny-gsm/test/0#2", 7),
-    }
+def test_which_samples_are_asked_and_how_often() -> None:
+    def asked(**which: int) -> list[Question]:
+        evaluation = dataclasses.replace(gold(**which), params=DecodeParams(seed=5))
+        return make_questions(find_task("tiny-gsm"), evaluation)
 
+    def chosen(**which: int) -> list[str]:
+        return [question.id for question in asked(limit=8, **which)]
 
-def test_a_shuffle_seed_is_a_choice_of_samples_the_same_every_time() -> None:
-    def chosen(seed: int | None) -> list[str]:
-        jobs = make_questions(
-            find_task("tiny-math"), gold(("tiny-math",), limit=8, shuffle_seed=seed)
-        )
-        return [job.id for job in jobs]
-
-    assert chosen(1) == chosen(1) != chosen(2)
-    assert chosen(None) == [f"tiny-math/test/{n}" for n in range(8)]
+    assert chosen() == [f"tiny-gsm/test/{n}" for n in range(8)]
+    assert chosen(skip=8) == [f"tiny-gsm/test/{n}" for n in range(8, 16)]
+    assert chosen(shuffle_seed=1) == chosen(shuffle_seed=1) != chosen(shuffle_seed=2)
+    repeated = {each.id: each.ask["params"].seed for each in asked(limit=2, repeats=3)}
+    assert len(repeated) == 6  # each has an id of its own, and noise of its own
+    assert repeated["tiny-gsm/test/0#0"] == 5 and repeated["tiny-gsm/test/0#2"] == 7
 
 
 def test_progress_tells_done_right_and_speed(tmp_path: Path) -> None:
@@ -214,20 +159,19 @@ def test_progress_tells_done_right_and_speed(tmp_path: Path) -> None:
     def note(progress: Progress) -> None:
         seen.append(dataclasses.replace(progress))
 
-    source = Script(wrong=["tiny-gsm/test/1"])
-    evaluate(gold(limit=4), tmp_path, lambda: source, on_progress=note)
+    evaluate(gold(limit=4), tmp_path, Script(wrong=["tiny-gsm/test/1"]).open, on_progress=note)
     assert [each.done for each in seen] == [0, 1, 2, 3, 4]
-    assert (seen[-1].total, seen[-1].correct, seen[-1].tokens) == (4, 3, 12)
+    assert (seen[-1].total, seen[-1].correct, seen[-1].tokens) == (4, 3, 4 * 4)
     assert seen[-1].seconds > 0
 
 
-@pytest.mark.parametrize("task", ["gsm8k", "math500", "mbpp", "humaneval"])
+@pytest.mark.parametrize("task", TASKS)
 def test_gold_scores_everything_without_a_model(
     task: str, command: Command, tmp_path: Path
 ) -> None:
     require_sandbox()
     words = ("eval", "--policy", "gold", "--tasks", f"{task},tiny-mbpp", "--limit", "2")
-    data = FIXTURES / f"{task}.jsonl"
+    data = FOLDER / f"{task}.jsonl"
     result = command(*words, "--data", data, "--model", "/none", "--out", tmp_path / "gold")
     assert result.code == 0, result.err
     lines = read_samples(tmp_path / "gold")
@@ -245,17 +189,15 @@ def test_a_model_is_measured_and_the_sandbox_recorded(
     lines = read_samples(tmp_path, traces=True)
     assert len(lines) == 4
     for line in lines:
-        assert set(line) >= METRICS
-        assert set(line) >= {"id", "task", "text", "extracted", "correct", "finish_reason"}
+        assert set(line) >= {"text", "extracted", "finish_reason", "e_ratio", "seconds_running"}
         assert len(line["trace"]) == line["nfe"]
-        assert (
-            sum(step["length"] for step in line["trace"]) + line["nfe"] * line["prompt_tokens"]
-            == (line["positions_evaluated"])
-        )
+        canvases = sum(step["length"] for step in line["trace"])
+        assert canvases + line["nfe"] * line["prompt_tokens"] == line["positions_evaluated"]
     [session] = json.loads((tmp_path / "run.json").read_text())["sessions"]
     assert session["sandbox"] in ("bubblewrap", "namespaces") and session["batch_size"] == 2
     assert "tiny-math" in result.out and "E_ratio" in result.out
-    assert (tmp_path / "summary.json").exists() and (tmp_path / "summary.tex").exists()
+    suffixes = {path.suffix for path in tmp_path.glob("summary.*")}
+    assert suffixes == {".json", ".md", ".csv", ".tex"}
 
 
 def test_a_sweep_gives_a_folder_per_policy_and_one_table(
@@ -280,28 +222,6 @@ def test_a_sweep_gives_a_folder_per_policy_and_one_table(
     assert all(line["n_token"] == 16 for line in read_samples(tmp_path / "out" / "fixed-16"))
     lengths = json.loads((tmp_path / "out" / "sym" / "run.json").read_text())["settings"]["params"]
     assert lengths["initial_length"] == 8  # what the file does not say comes from the command line
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--tasks", "gsm9k"], "task is 'gsm9k', but takes one of gsm8k"),
-        ([], "tasks is (), but takes at least one task, unless there is a task file"),
-        (["--tasks", ","], "tasks is (), but takes at least one task"),
-        (["--tasks", "tiny-gsm,tiny-gsm"], "but takes each task once"),
-        (["--tasks", "tiny-gsm", "--limit", "0"], "limit is 0, but takes an integer"),
-        (["--tasks", "tiny-gsm", "--data", "x.jsonl"], "takes TASK=PATH unless exactly one"),
-        (["--tasks", "gsm8k", "--data", "/no/x.jsonl"], "cannot read /no/x.jsonl"),
-        (["--tasks", "tiny-gsm", "--sweep", "/no/x.yaml"], "cannot read /no/x.yaml"),
-        (["--tasks", "tiny-gsm", "--rho-low", "0.5"], "policy gold asks no model"),
-    ],
-)
-def test_bad_input_is_one_line_and_leaves_no_folder(
-    words: list[str], message: str, command: Command, tmp_path: Path
-) -> None:
-    result = command("eval", *words, "--policy", "gold", "--out", tmp_path / "run")
-    assert result.code == 2 and message in result.err and result.err.count("\n") == 1
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
@@ -343,3 +263,11 @@ def test_ctrl_c_reaches_every_process_and_turns_no_answer_wrong(tmp_path: Path) 
     assert process.returncode == 130 and "Traceback" not in err
     lines = read_samples(tmp_path / "run")
     assert 0 < len(lines) < 600 and all(line["correct"] for line in lines)
+
+
+def test_a_block_diffusion_models_own_defaults_are_part_of_its_run() -> None:
+    """Nobody names a policy, and the settings say what really decodes."""
+    engine = EngineConfig(model="tiny-blocks")
+    evaluation = Evaluation(tasks=("tiny-gsm",), engine=engine, params=DecodeParams())
+    params = evaluation.settings()["params"]
+    assert (params["policy"], params["cache"], params["block_length"]) == ("blocks", "blocks", 16)

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,55 +33,46 @@ def write_task(folder: Path, file: str = "words", **changes: Any) -> Path:
     path = folder / f"{file}.yaml"
     said = {key: value for key, value in (WORDS | changes).items() if value is not None}
     path.write_text(yaml.safe_dump(said, allow_unicode=True))
-    (folder / "words.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (folder / "words.jsonl").write_bytes(LINES)
     return path
 
 
-def write_csv(path: Path) -> None:
-    lines = ["key,word,back\r\n", "a,straw,warts\r\n", 'b,"Füße, groß","ßorg ,eßüF"\r\n']
-    path.write_bytes(b"\xef\xbb\xbf" + "".join(lines).encode())  # as spreadsheets write it
-
-
-WRITERS = {
-    "words.jsonl": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in ROWS)),
-    "words.jsonl.gz": lambda path: path.write_bytes(
-        gzip.compress("".join(json.dumps(row) + "\n" for row in ROWS).encode())
-    ),
-    "words.csv": write_csv,
-    "words.parquet": lambda path: pyarrow.parquet.write_table(pa.Table.from_pylist(ROWS), path),
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+CSV = 'key,word,back\r\na,straw,warts\r\nb,"Füße, groß","ßorg ,eßüF"\r\n'
+DATA = {
+    "words.jsonl": LINES,
+    "words.jsonl.gz": gzip.compress(LINES),
+    "words.csv": b"\xef\xbb\xbf" + CSV.encode(),  # as spreadsheets write it
+    "words.parquet": None,
 }
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", DATA)
 def test_every_format_gives_the_same_samples(name: str, tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    WRITERS[name](tmp_path / "data" / name)
+    path = tmp_path / "data" / name
+    path.parent.mkdir()
+    if content := DATA[name]:
+        path.write_bytes(content)
+    else:
+        pyarrow.parquet.write_table(pa.Table.from_pylist(ROWS), path)
     task = read_task_file(write_task(tmp_path, data=f"data/{name}", id="key"))
     samples = task.load()
     assert [sample.id for sample in samples] == ["words/a", "words/b"]
-    assert [task.prompt(sample) for sample in samples] == [
-        "Spell straw backwards.",
-        "Spell Füße, groß backwards.",
-    ]
+    prompts = ["Spell straw backwards.", "Spell Füße, groß backwards."]
+    assert [task.prompt(sample) for sample in samples] == prompts
     assert [task.gold(sample) for sample in samples] == ["warts", "ßorg ,eßüF"]
     assert task.grade(samples[0], "warts").correct
     assert not task.grade(samples[0], "straw").correct
-    assert [sample.id for sample in task.load(limit=1)] == ["words/a"]
+    assert task.load(limit=1) == samples[:1]
 
 
 def test_what_is_left_out_has_a_default_and_what_is_said_counts(tmp_path: Path) -> None:
     plain = read_task_file(write_task(tmp_path))
     assert (plain.name, plain.answer_prefix, plain.runs_code) == ("words", "", False)
     assert [sample.id for sample in plain.load()] == ["words/0", "words/1"]
-    full = read_task_file(
-        write_task(
-            tmp_path,
-            file="other",
-            answer_prefix="Backwards:",
-            gold="it is [$back]",
-            grader={"name": "regex", "pattern": r"\[(.*)\]"},
-        )
-    )
+    said = {"answer_prefix": "Backwards:", "gold": "it is [$back]"}
+    grader = {"name": "regex", "pattern": r"\[(.*)\]"}
+    full = read_task_file(write_task(tmp_path, file="other", **said, grader=grader))
     [sample, _] = full.load()
     assert full.name == "other" and full.answer_prefix == "Backwards:"
     assert full.gold(sample) == "it is [warts]"
@@ -99,42 +89,18 @@ def test_values_that_are_not_text_are_shown_as_text(tmp_path: Path) -> None:
     assert task.grade(sample, "#### 12").correct
 
 
-def test_python_tests_from_a_file_run_in_the_sandbox_and_it_is_recorded(
-    command: Command, tmp_path: Path
-) -> None:
-    require_sandbox()
-    grader = {"name": "python", "tests": "checks"}
-    path = write_task(tmp_path, prompt="$ask", reference="code", grader=grader)
-    code = "def f(x):\n    return x + 1"
-    row = {"ask": "Add one.", "code": code, "checks": ["assert f(1) == 2", "assert f(2) == 3"]}
-    (tmp_path / "words.jsonl").write_text(json.dumps(row))
-    task = read_task_file(path)
-    [sample] = task.load()
-    assert task.runs_code
-    assert not task.grade(sample, "```python\ndef f(x):\n    return 2\n```").correct
-    words = ("eval", "--policy", "gold", "--task-file", path, "--out", tmp_path / "run")
-    assert command(*words).code == 0
-    [line] = read_samples(tmp_path / "run")
-    assert line["correct"] and line["detail"] == "all tests passed"
-    [session] = json.loads((tmp_path / "run" / "run.json").read_text())["sessions"]
-    assert session["sandbox"] in ("bubblewrap", "namespaces")
-
-
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
         ({"promt": "x"}, "words.yaml: unknown parameter 'promt'; did you mean 'prompt'"),
-        ({"prompt": None}, "words.yaml: prompt is missing"),
         ({"data": 5}, "words.yaml: data is 5, but takes a non-empty text"),
-        ({"prompt": ""}, "words.yaml: prompt is '', but takes a non-empty text"),
         ({"grader": None}, "words.yaml: grader is missing"),
         ({"grader": "exakt"}, "words.yaml: grader is 'exakt', but takes one of exact"),
-        ({"grader": {"name": "regex"}}, "words.yaml: grader regex: pattern is missing"),
         ({"name": "a b"}, "words.yaml: name is 'a b', but takes letters, digits, . _ -"),
         ({"name": "gsm8k"}, "gsm8k is a registered task: give that of the file another name"),
         ({"data": "none.csv"}, "none.csv: No such file"),
         ({"prompt": "$wrd"}, "words.jsonl:1: prompt: the template asks for $wrd, expected $key"),
-        ({"prompt": "$ 5"}, "words.jsonl:1: prompt: the template is not valid"),
+        ({"prompt": "for $ 5"}, "words.jsonl:1: prompt: the template is not valid"),
         ({"gold": "$wrd"}, "words.jsonl:1: gold: the template asks for $wrd"),
         ({"reference": "bak"}, "words.jsonl:1: reference is 'bak', but the fields are key, word"),
         ({"id": "kee"}, "words.jsonl:1: id is 'kee', but the fields are key, word, back"),
@@ -155,36 +121,17 @@ def test_a_mistake_is_one_line_that_names_the_file_and_leaves_no_folder(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "complaint"),
+    ("content", "complaint"),
     [
-        ("words.yaml", b"prompt: [", r"cannot read .*words\.yaml: while parsing"),
-        ("words.yaml", b"just words", r"words\.yaml takes a mapping with the keys name, data"),
-        ("words.csv", b"key,word,back\na,straw\n", r"words\.csv:2: expected the 3 columns"),
-        ("words.csv", b"key,word,back\na,b,c,d\n", r"words\.csv:2: expected the 3 columns"),
-        ("words.csv", b'key,word,back\na,"b"c,d\n', r"words\.csv:2: not CSV: "),
-        ("words.csv", b"key,word,back\n\xff,b,c\n", r"words\.csv:2: not UTF-8 text"),
-        ("words.csv", b'key,"word"x,back\n', r"cannot read .*words\.csv as CSV"),
-        ("words.csv", b"key,word,back\n", r"words\.csv holds no sample"),
-        ("words.parquet", b"PAR1 not really", r"cannot read .*words\.parquet as Parquet"),
+        ("prompt: [", r"cannot read .*words\.yaml: while parsing"),
+        ("just words", r"words\.yaml takes a mapping with the keys name, data"),
     ],
 )
-def test_files_that_cannot_be_read_are_named(
-    name: str, content: bytes, complaint: str, tmp_path: Path
-) -> None:
-    path = write_task(tmp_path, data=name)
-    (tmp_path / name).write_bytes(content)
+def test_a_file_that_is_no_mapping_is_named(content: str, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "words.yaml"
+    path.write_text(content)
     with pytest.raises(UserError, match=complaint):
-        read_task_file(path).load()
-
-
-def test_without_pyarrow_the_sentence_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_task(tmp_path, data="words.parquet")
-    (tmp_path / "words.parquet").write_bytes(b"")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"needs pyarrow: pip install 'rho-eos\[eval\]'"):
-        read_task_file(path).load()
+        read_task_file(path)
 
 
 def test_a_file_of_its_own_leaves_no_room_for_another(command: Command, tmp_path: Path) -> None:
@@ -196,22 +143,16 @@ def test_a_file_of_its_own_leaves_no_room_for_another(command: Command, tmp_path
     assert result.code == 2 and "takes TASK=PATH unless exactly one task" in result.err
 
 
-@pytest.mark.parametrize(
-    ("changes", "differs"),
-    [
-        ({"prompt": "Turn $word round."}, "words prompt 'Spell $word backwards.', not 'Turn $word"),
-        ({"grader": {"name": "exact", "ignore_case": True}}, "words grader ignore_case False, not"),
-        ({"answer_prefix": "So:"}, "words answer_prefix '', not 'So:'"),
-    ],
-)
 def test_a_changed_file_or_changed_data_does_not_continue_an_old_run(
-    changes: dict[str, Any], differs: str, command: Command, tmp_path: Path
+    command: Command, tmp_path: Path
 ) -> None:
     words = ("eval", "--policy", "gold", "--out", tmp_path / "run", "--task-file")
-    assert command(*words, write_task(tmp_path)).code == 0
-    assert command(*words, write_task(tmp_path)).code == 0  # the same says nothing
-    result = command(*words, write_task(tmp_path, **changes))
-    assert result.code == 2 and differs in result.err
+    for _ in range(2):  # the same may go on
+        assert command(*words, write_task(tmp_path)).code == 0
+    grader = {"name": "exact", "ignore_case": True}
+    for name, value in {"prompt": "Turn $word round.", "grader": grader}.items():
+        result = command(*words, write_task(tmp_path, **{name: value}))
+        assert result.code == 2 and f"started with words {name}" in result.err
     path, data = write_task(tmp_path), tmp_path / "words.jsonl"
     data.write_text(data.read_text().replace("straw", "straws"))
     assert "started with words data" in command(*words, path).err

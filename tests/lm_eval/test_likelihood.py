@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rho_eos import LLM
-from rho_eos.lm_eval.likelihood import Pair, draw_masks, greedy_answers, log_likelihoods
+from rho_eos.lm_eval.likelihood import Pair, greedy_answers, log_likelihoods
 
 PAIRS = [Pair([70, 71, 72], [80, 81, 82]), Pair([90], [91]), Pair([60, 61], [99, 12])]
 
@@ -65,15 +65,6 @@ def test_batch_mates_change_nothing_and_an_empty_answer_is_certain(llm: LLM) -> 
     mixed = [PAIRS[0], Pair([70], []), *PAIRS[1:], Pair([], [])]
     together = list(log_likelihoods(llm, mixed, mc_num=9))
     assert together == pytest.approx([alone[0], 0.0, alone[1], alone[2], 0.0], rel=1e-5)
-
-
-def test_the_number_of_masks_is_uniform() -> None:
-    random = np.random.default_rng(0)
-    masks = np.concatenate([draw_masks(5, 3, random) for _ in range(4000)])
-    counts = np.bincount(masks.sum(axis=1), minlength=6)
-    assert counts[0] == 0
-    assert counts[1:] / len(masks) == pytest.approx([0.2] * 5, abs=0.015)
-    assert masks.mean(axis=0) == pytest.approx([0.6] * 5, abs=0.015)
 
 
 def test_greedy_is_committing_the_surest_token_again_and_again(llm: LLM) -> None:

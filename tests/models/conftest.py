@@ -1,32 +1,29 @@
 """A local Hub with one model, and commands run against it in this process."""
 
 import re
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from huggingface_hub import constants
 
 import rho_eos.models.auto  # noqa: F401  registers the families
-from rho_eos import cli
 from tests.checkpoints import write_checkpoint
+from tests.evals.command import Command, Result, Run
 from tests.hub import Hub, Repo, serve_hub
 
 MODEL = "someone/byte-llada"
 GENERATE = ("generate", "hello", "--max-new-tokens", "8", "--initial-length", "8", "--model")
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-    seconds: float
-
-
-Run = Callable[..., Ran]
+def refused(run: Run, *words: str) -> str:
+    """What a command says that ends, soon, with one line and exit code 2."""
+    started = time.monotonic()
+    ran = run(*words)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), ran
+    assert ran.err.startswith("rho-eos: ") and time.monotonic() - started < 60
+    return ran.err
 
 
 def without_placement(err: str) -> str:
@@ -65,15 +62,9 @@ def cache(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["rho-eos", *words])
-        started = time.monotonic()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        assert isinstance(code, int)
-        out, err = capsys.readouterr()
-        return Ran(code, out, without_placement(err), time.monotonic() - started)
+def run(cache: Path, command: Command) -> Run:
+    def run(*words: str) -> Result:
+        ran = command(*words)
+        return ran._replace(err=without_placement(ran.err))
 
     return run

@@ -9,22 +9,48 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from rho_eos.models.attention import PACKED, PackedRows
 from tests.conftest import DATA
 
 PARITY = DATA / "parity"
-NAMES = sorted(path.name for path in PARITY.iterdir() if path.is_dir())
-#: Those whose weights are one file.
-WHOLE = [name for name in NAMES if (PARITY / name / "model.safetensors").exists()]
-#: The family of each.
-FAMILY = {
-    name: next(f for f in ("llada-moe", "llada", "illada", "dream", name) if name.startswith(f))
-    for name in NAMES
+#: All of them; those with attention in blocks are apart below.
+EVERY = sorted(path.name for path in PARITY.iterdir() if path.is_dir())
+#: The family of each, in lower case: the first that its name begins with.
+_FAMILIES = {
+    "llada-moe": "llada-moe",
+    "llada2-moe": "llada2_moe",
+    "llada": "llada",
+    "illada": "illada",
+    "dream": "dream",
+    "a2d-qwen2": "a2d-qwen2",
+    "a2d-qwen3": "a2d-qwen3",
+    "sdar-moe": "sdar_moe",
+    "sdar": "sdar",
+    "fast-dllm-v2": "fast_dllm_qwen",
 }
-#: One of each family.
-ONE_EACH = sorted({family: name for name, family in FAMILY.items() if name in WHOLE}.values())
+FAMILY = {
+    name: next(f for start, f in _FAMILIES.items() if name.startswith(start)) for name in EVERY
+}
+
+
+def _in_blocks(name: str) -> bool:
+    with safe_open(PARITY / name / "io.safetensors", framework="pt") as io:
+        return "block_length" in io.keys()  # noqa: SIM118 (not a dict)
+
+
+#: Those whose logits were recorded with attention in blocks, and the others.
+BLOCKS = [name for name in EVERY if _in_blocks(name)]
+NAMES = [name for name in EVERY if name not in BLOCKS]
+#: Those whose weights are one file.
+WHOLE = [name for name in EVERY if (PARITY / name / "model.safetensors").exists()]
+#: One of each family, and of each in blocks.
+ONE_EACH, ONE_EACH_IN_BLOCKS = (
+    sorted({FAMILY[name]: name for name in WHOLE if name in names}.values())
+    for names in (NAMES, BLOCKS)
+)
 
 
 def changed(tmp_path: Path, name: str, **fields: Any) -> Path:
@@ -43,6 +69,15 @@ def recorded(name: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     rows = [row[:n] for row, n in zip(io["input_ids"], io["lengths"], strict=True)]
     logits = [row[:n] for row, n in zip(io["logits"], io["lengths"], strict=True)]
     return rows, logits
+
+
+def in_blocks(name: str, *rows: int) -> dict[str, Any]:
+    """What a forward over these rows is to be told of blocks; nothing for full attention."""
+    io = load_file(PARITY / name / "io.safetensors")
+    if "block_length" not in io:
+        return {}
+    told = {"block_length": int(io["block_length"])}
+    return told | ({"block_offsets": io["block_offsets"][[*rows]]} if "block_offsets" in io else {})
 
 
 @torch.inference_mode()

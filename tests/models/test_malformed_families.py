@@ -1,4 +1,4 @@
-"""Damaged configs of every family: it works, or it is one sentence; nothing else."""
+"""Damaged settings of every family: it works, or it is one sentence; nothing else."""
 
 import json
 import random
@@ -15,13 +15,14 @@ from transformers import PreTrainedTokenizerFast
 from rho_eos import LLM, DecodeParams, UserError
 from rho_eos.engine.errors import EngineError
 from tests.attack import times
-from tests.models.parity import JUNK, NAMES, PARITY, SECONDS, within
+from tests.models.parity import EVERY, JUNK, NAMES, PARITY, SECONDS, within
 
 PARAMS = DecodeParams(initial_length=8, max_new_tokens=8)
 EOS, MASK = 2, 3
 #: Fields that some family reads, or transformers itself, and others do not expect.
 FOREIGN = [
     *("moe_layer_freq", "num_experts", "expert_intermediate_size", "layer_types", "head_dim"),
+    *("moe_intermediate_size", "n_group", "block_length", "block_alignment", "block_size"),
     *("rope_scaling", "rope_parameters", "partial_rotary_factor", "sliding_window", "hidden_act"),
     *("quantization_config", "torch_dtype", "dtype", "architectures", "auto_map", "id2label"),
     *("num_labels", "label2id", "text_config", "attn_implementation", "_attn_implementation"),
@@ -40,16 +41,15 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         mask_token=pieces[MASK],
     )
     folder = tmp_path_factory.mktemp("families")
-    for name in NAMES:
+    for name in EVERY:
         shutil.copytree(PARITY / name, folder / name)
         (folder / name / "io.safetensors").unlink()
         tokenizer.save_pretrained(folder / name)
-        change(folder / name, mask_token_id=MASK)
-    return {name: folder / name for name in NAMES}
+        change(folder / name / "config.json", mask_token_id=MASK, eos_token_id=EOS)
+    return {name: folder / name for name in EVERY}
 
 
-def change(folder: Path, **fields: Any) -> None:
-    path = folder / "config.json"
+def change(path: Path, **fields: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
@@ -58,32 +58,59 @@ def answer(folder: Path) -> None:
         LLM(str(folder)).generate(["hello"], PARAMS, raw=True)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_unchanged_it_works(checkpoints: dict[str, Path], name: str) -> None:
-    answer(checkpoints[name])
+    if name in NAMES:
+        answer(checkpoints[name])
+    else:
+        assert LLM(str(checkpoints[name])).special.mask == MASK
 
 
-def test_random_damage_to_the_config_of_any_family(
+@pytest.mark.parametrize("name", ["sdar-moe", "llada2-moe"])
+def test_any_damage_to_what_shapes_experts(
+    checkpoints: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    """Every field that decides how many there are, or which are chosen, with every junk."""
+    folder = shutil.copytree(checkpoints[name], tmp_path / name)
+    fields = json.loads((folder / "config.json").read_text())
+    own = {"n_group", "topk_group", "moe_intermediate_size", "num_experts", "norm_topk_prob"}
+    own |= {"num_experts_per_tok", "num_shared_experts", "first_k_dense_replace", "head_dim"}
+    own |= {"routed_scaling_factor", "partial_rotary_factor", "decoder_sparse_step"}
+    for field in sorted(own & set(fields)):
+        for junk in JUNK + MORE_JUNK:
+            change(folder / "config.json", **{field: junk})
+            try:
+                with within(SECONDS):
+                    LLM(str(folder))
+            except UserError as refused:
+                assert 10 < len(str(refused)) < 1500
+            except Exception as error:
+                raise AssertionError(f"{name} with {field} {junk!r}: {error!r}") from error
+        change(folder / "config.json", **{field: fields[field]})
+
+
+def test_random_damage_to_the_settings_of_any_family(
     checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
     dice = random.Random(29)
     for number in range(times(30, 1500)):
-        name = dice.choice(NAMES)
+        name = dice.choice(EVERY)
         folder = tmp_path / str(number)
         shutil.copytree(checkpoints[name], folder)
-        fields = [*sorted(json.loads((folder / "config.json").read_text())), *FOREIGN]
+        path = folder / dice.choice(["config.json", "config.json", "tokenizer_config.json"])
+        fields = [*sorted(json.loads(path.read_text())), *FOREIGN]
         damage = {dice.choice(fields): dice.choice(JUNK + MORE_JUNK)}
         if dice.random() < 0.3:
             damage[dice.choice(fields)] = dice.choice(JUNK + MORE_JUNK)
-        change(folder, **damage)
+        change(path, **damage)
         before = psutil.Process().memory_info().rss
         try:
             answer(folder)
         except (UserError, EngineError) as refused:
             assert 10 < len(str(refused)) < 1500
         except Exception as error:
-            raise AssertionError(f"{name} with {damage}: {error!r}") from error
-        assert psutil.Process().memory_info().rss - before < 500 * 2**20, f"{name} with {damage}"
+            raise AssertionError(f"{path} with {damage}: {error!r}") from error
+        assert psutil.Process().memory_info().rss - before < 500 * 2**20, f"{path} with {damage}"
         shutil.rmtree(folder)
 
 
@@ -93,17 +120,31 @@ def test_a_field_of_another_family_means_nothing(
     checkpoints: dict[str, Path], tmp_path: Path, name: str, junk: Any
 ) -> None:
     folder = shutil.copytree(checkpoints[name], tmp_path / name)
-    change(folder, moe_layer_freq=junk)
+    change(folder / "config.json", moe_layer_freq=junk)
     answer(folder)
 
 
-@pytest.mark.parametrize("name", ["dream", "a2d-qwen2", "a2d-qwen3", "illada"])
-def test_a_field_of_another_family_hides_no_size(
-    checkpoints: dict[str, Path], tmp_path: Path, name: str
+#: As if all layers had small experts.
+SMALL_EXPERTS = {"num_experts": 1, "expert_intermediate_size": 1, "moe_layer_freq": [1]}
+
+
+@pytest.mark.parametrize(
+    ("names", "fields"),
+    [
+        (("llada2-moe", "sdar-moe"), {"moe_intermediate_size": 2**16}),
+        (("llada2-moe", "sdar-moe"), {"num_experts": 2**16}),
+        (
+            ("dream", "a2d-qwen2", "a2d-qwen3", "illada"),
+            {"intermediate_size": 2**24, **SMALL_EXPERTS},
+        ),
+    ],
+)
+def test_a_config_that_describes_too_much_is_refused(
+    checkpoints: dict[str, Path], tmp_path: Path, names: tuple[str, ...], fields: dict[str, Any]
 ) -> None:
-    """As if all layers had small experts: ten gigabytes would be built for a small file."""
-    folder = shutil.copytree(checkpoints[name], tmp_path / name)
-    small = {"num_experts": 1, "expert_intermediate_size": 1, "moe_layer_freq": [1]}
-    change(folder, intermediate_size=2**24, **small)
-    with pytest.raises(UserError, match="describes a model of about"):
-        answer(folder)
+    """Gigabytes would be built for a small file, whatever fields of another family say."""
+    for name in names:
+        folder = shutil.copytree(checkpoints[name], tmp_path / name)
+        change(folder / "config.json", **fields)
+        with pytest.raises(UserError, match="describes a model of about"):
+            answer(folder)

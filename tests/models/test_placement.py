@@ -1,23 +1,109 @@
-"""Before anything is loaded: does it fit, what would, and what is said of it."""
+"""In which precision a model runs, whether it fits, what would, and what is said of it."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
 
 from rho_eos.base.errors import UserError
-from rho_eos.cli import main
 from rho_eos.config import EngineConfig
 from rho_eos.evals.runs.provenance import model_identity
 from rho_eos.llm import LLM
-from rho_eos.models import placement
+from rho_eos.models import widening
 from rho_eos.models.loading import open_checkpoint
-from rho_eos.models.placement import describe, place
+from rho_eos.models.placement import describe, place, stored_dtype, ways_to_compute
+from tests.checkpoints import write_checkpoint
+from tests.evals.command import Command
 
-CPU = torch.device("cpu")
+CPU, CUDA, MPS = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
+F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
+
+
+@pytest.fixture
+def stored_in_bfloat16(tmp_path: Path) -> Path:
+    folder = write_checkpoint(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    some = {name: weight.bfloat16() for name, weight in weights.items()}
+    some["model.transformer.ln_f.weight"] = weights["model.transformer.ln_f.weight"].float()
+    save_file(some, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def can(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: dict.fromkeys(names, True))
+
+
+def test_most_of_the_weights_decide_what_a_checkpoint_is_stored_in(
+    stored_in_bfloat16: Path,
+) -> None:
+    found = open_checkpoint(EngineConfig(model=str(stored_in_bfloat16)))
+    assert found.stored_dtypes == ("BF16", "F32")
+    assert stored_dtype(found) == BF16
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "stored", "ways"),
+    [
+        ("auto", CUDA, BF16, [(BF16, BF16)]),
+        ("auto", MPS, F16, [(F16, F16)]),
+        ("auto", MPS, torch.float64, [(F32, F32)]),
+        ("auto", CPU, F32, [(F32, F32)]),
+        ("auto", CPU, BF16, [(F32, F32), (BF16, F32)]),
+        ("auto", CPU, F16, [(F32, F32), (F16, F32)]),
+        ("float32", CPU, BF16, [(F32, F32), (BF16, F32)]),
+        ("float32", CUDA, BF16, [(F32, F32)]),
+        ("bfloat16", CPU, BF16, [(F32, F32), (BF16, F32)]),
+        ("bfloat16", CPU, F32, [(BF16, F32)]),  # to be rounded, so never kept as it is stored
+    ],
+)
+def test_on_a_cpu_without_16_bit_arithmetic(
+    monkeypatch: pytest.MonkeyPatch,
+    asked: str,
+    device: torch.device,
+    stored: torch.dtype,
+    ways: list[tuple[torch.dtype, torch.dtype]],
+) -> None:
+    can(monkeypatch, "avx2")
+    assert ways_to_compute(asked, device, stored) == ways
+
+
+@pytest.mark.parametrize("has", ["avx512_bf16", "bf16"])  # the latter is what ARM calls it
+def test_on_a_cpu_with_16_bit_arithmetic(monkeypatch: pytest.MonkeyPatch, has: str) -> None:
+    can(monkeypatch, has)
+    assert ways_to_compute("auto", CPU, BF16) == [(BF16, BF16)]
+    assert ways_to_compute("auto", CPU, F16)[0] == (F32, F32)
+
+
+def test_widened_layers_compute_what_wide_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(widening, "PIECE", 4 * 24 * 5)  # so that a weight comes in pieces
+    torch.manual_seed(0)
+    narrow = nn.Linear(24, 17).bfloat16()
+    wide = nn.Linear(24, 17)
+    wide.load_state_dict({name: value.float() for name, value in narrow.state_dict().items()})
+    inputs = torch.randn(3, 7, 24)
+    torch.testing.assert_close(widening.WideLinear(narrow, F32)(inputs), wide(inputs))
+
+
+def test_weights_kept_in_16_bit_give_the_text_of_widened_ones(
+    stored_in_bfloat16: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where they lie differs: so an evaluation may go on where less memory is free."""
+    can(monkeypatch, "avx2")
+    roomy = LLM(str(stored_in_bfloat16))
+    needed = roomy.placement.needed
+    monkeypatch.setattr("rho_eos.models.placement.free_memory", lambda device: needed - 1)
+    tight = LLM(str(stored_in_bfloat16))
+    assert (roomy.placement.weights, roomy.placement.compute) == (F32, F32)
+    assert (tight.placement.weights, tight.placement.compute) == (BF16, F32)
+    assert tight.placement.identity() == roomy.placement.identity()
+    assert tight.placement.identity()["dtype"] == "bfloat16"
+    assert tight.model.model.layers[0].mlp.up_proj.weight.dtype == BF16
+    assert tight.model.model.norm.weight.dtype == F32
+    texts = [llm.generate(["hello", "and more"]) for llm in (roomy, tight)]
+    assert [each.token_ids for each in texts[0]] == [each.token_ids for each in texts[1]]
 
 
 def free(monkeypatch: pytest.MonkeyPatch, size: int | None) -> None:
@@ -39,15 +125,11 @@ class EightBillion:
 GB = 10**9
 
 
-@pytest.fixture
-def slow_in_16_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rho_eos.models.placement._capabilities", dict)
-
-
-@pytest.mark.usefixtures("slow_in_16_bit")
 def test_eight_billion_parameters_on_machines_of_several_sizes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    can(monkeypatch, "avx2")
+
     def chosen(gigabytes: float, **options: Any) -> str:
         free(monkeypatch, int(gigabytes * GB))
         return place(EngineConfig(**options), EightBillion(), CPU).sentence
@@ -74,22 +156,16 @@ def test_where_nobody_can_say_how_much_is_free_it_is_tried(
 
 
 def test_the_line_at_the_start_and_too_little_memory(
-    monkeypatch: pytest.MonkeyPatch, byte_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, byte_checkpoint: Path, command: Command
 ) -> None:
-    words = ["rho-eos", "generate", "x", "--model", str(byte_checkpoint), "--max-new-tokens", "8"]
-    monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit) as done:
-        main()
-    [line] = capsys.readouterr().err.splitlines()
-    assert not done.value.code
-    assert line.startswith(f"rho-eos: {byte_checkpoint}: cpu, float32, not quantised; needs ")
-    assert "are free" in line
+    words = ("generate", "x", "--model", byte_checkpoint, "--max-new-tokens", "8")
+    done = command(*words)
+    assert done.code == 0 and done.err.count("\n") == 1 and "are free" in done.err
+    assert done.err.startswith(f"rho-eos: {byte_checkpoint}: cpu, float32, not quantised; needs ")
     free(monkeypatch, 1000)
-    with pytest.raises(SystemExit) as refused:
-        main()
-    [line] = capsys.readouterr().err.splitlines()
-    assert refused.value.code == 2
-    assert "but 0.0 MB are free" in line
+    refused = command(*words)
+    assert refused.code == 2 and refused.err.count("\n") == 1
+    assert "but 0.0 MB are free" in refused.err
 
 
 def test_info_describes_what_would_not_fit(
@@ -111,14 +187,3 @@ def test_quantisation_is_part_of_what_answers(byte_checkpoint: Path) -> None:
     assert plain["weights"] == small["weights"] and plain != small
     assert (small["dtype"], small["compute_dtype"]) == ("float32", "float32")
     assert small["quantization"] == "int4"
-
-
-def test_it_can_be_written_as_json(byte_checkpoint: Path) -> None:
-    facts = json.loads(json.dumps(LLM(str(byte_checkpoint)).placement.as_dict()))
-    assert facts["device"] == "cpu" and facts["memory_needed"] > 0
-
-
-def test_free_memory_of_this_machine() -> None:
-    found = placement.free_memory(CPU)
-    assert found is None or found > 2**20
-    assert placement.gigabytes(12_340_000_000) == "12.3 GB"

@@ -1,5 +1,6 @@
 """From the package's terms to the reference decoder's: parameters, ids, a model as a callable."""
 
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -13,50 +14,22 @@ SPECIAL = SpecialTokens(mask=MASK, eos=EOS, end_of_turn=END_OF_TURN)
 IDS = Ids(mask=MASK, eos=EOS, ends=(EOS, END_OF_TURN))
 
 
+#: The orders of DreamOn's published code, in ours.
+PUBLISHED = {"maskgit_plus": "confidence", "topk_margin": "margin"}
+
+
 def rule_of(params: DecodeParams, early_stop: bool | None = None, expand: int = -1) -> Rule:
-    """The same rule in the method's letters; `early_stop`, where given, takes precedence."""
-    low, high = params.region or (0.0, 1.0)
-    own = params.model_dump()
-    return Rule(
-        policy=params.policy,
-        low=low,
-        high=high,
-        signal="confidence" if params.policy == "released" else own.get("signal", "density"),
-        initial_length=params.initial_length,
-        max_length=params.max_new_tokens,
-        threshold=own.get("threshold", 0.9),
-        steps=own.get("steps"),
-        block=own.get("block_length"),
-        expansion=own.get("expansion", "constant"),
-        base=own.get("expansion_base", 8),
-        interval=own.get("expansion_interval", 0.1),
-        cap=own.get("expansion_cap", 8),
-        horizon=own.get("horizon", 0),
-        spare_content=own.get("spare_content", False),
-        tie=own.get("tie", 0.0),
-        look=own.get("look", 0),
-        ahead=own.get("ahead", 0),
-        margin=own.get("margin", 0),
-        trust=own.get("trust", 0.0),
-        early_stop=params.early_stop if early_stop is None else early_stop,
-        commit=params.commit,
-        commit_order=own.get("order", "confidence"),
-        steps_per_block=own.get("steps_per_block"),
-        factor=own.get("factor", 1.0),
-        gamma=own.get("gamma", 0.1),
-        stability=own.get("stability", 0.01),
-        stable_steps=own.get("stable_steps", 2),
-        draft=own.get("draft", 0.6),
-        verify=own.get("verify", 0.9),
-        order=own.get("order", "entropy"),
-        budget=own.get("expansions") or 0,
-        most_steps=own.get("steps") or 0,
-        evidence=own.get("evidence", "confidence"),
-        behind=own.get("behind", 16),
-        patience=own.get("patience", 4),
-        stride=own.get("stride", 1),
-        expand=expand,
-    )
+    """The same rule for the reference; `early_stop`, where given, takes precedence."""
+    names = {each.name for each in fields(Rule)}
+    own = {name: value for name, value in params.model_dump().items() if name in names}
+    own["low"], own["high"] = params.region or (0.0, 1.0)
+    if "order" in own:
+        own["order"] = PUBLISHED.get(own["order"], own["order"])
+    if own.get("expansions", 0) is None:
+        own["expansions"] = params.max_new_tokens
+    if early_stop is not None:
+        own["early_stop"] = early_stop
+    return Rule(**own, expand=expand)
 
 
 def logits_of(model: Any, shift: int = 0) -> Logits:
@@ -71,3 +44,17 @@ def logits_of(model: Any, shift: int = 0) -> Logits:
         return raw.roll(shift, dims=1) if shift else raw
 
     return logits
+
+
+def guided(logits: Logits, prompt: int, suffix: int, scale: float) -> Logits:
+    """With classifier-free guidance, for one row: against the same canvas between MASKs."""
+
+    def extrapolated(
+        ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
+    ) -> torch.Tensor:
+        hidden = ids.clone()
+        hidden[:, :prompt] = hidden[:, ids.shape[1] - suffix :] = MASK
+        own, without = logits(ids, mask, positions), logits(hidden, mask, positions)
+        return without + (scale + 1) * (own - without)
+
+    return extrapolated

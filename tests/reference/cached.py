@@ -1,14 +1,13 @@
 """Decoding with kept keys and values, as plainly as it can be written.
 
 A transformer in LLaDA's form, written out; it keeps a list with one entry for each position,
-so that an edit of the canvas is the same edit of that list. Two ways to use it: the window cache
-(docs/cache.md), as the oracle of the engine's, and the block-wise dual cache that Fast-dLLM
-describes (arXiv 2505.22618), as the baseline of the benchmark.
+so that an edit of the canvas is the same edit of that list. Two rules use it: the window cache
+(docs/cache.md), and the block-wise dual cache that Fast-dLLM describes (arXiv 2505.22618).
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,10 +22,11 @@ from tests.reference.decoder import (
     Wish,
     candidates,
     chosen,
+    guesses_of,
     look_aside,
-    more_of,
+    masks,
+    open_block,
     remember,
-    text_is_complete,
     wish_of,
     write,
 )
@@ -99,23 +99,12 @@ class NaiveTransformer:
         return torch.cat((left * cos - right * sin, right * cos + left * sin), -1)
 
 
-@dataclass(frozen=True)
-class CacheRule:
-    window: int = 32  # MASKs, without blocks
-    commits: int = 48
-    steps: int = 24
-    unsure: float = 0.0
-
-
 @dataclass
 class Cached(Result):
     refreshes: int = 0
-    kept: Kept = field(default_factory=list)
 
 
-def window_decode(
-    net: NaiveTransformer, prompt: list[int], rule: Rule, ids: Ids, cache: CacheRule
-) -> Cached:
+def window_decode(net: NaiveTransformer, prompt: list[int], rule: Rule, ids: Ids) -> Cached:
     """Any length policy by any commit rule. The policy is asked where everything was computed; in
     between the commit rule goes on alone. Each cell remembers its keys and values."""
     result = Cached(Cells([ids.mask] * rule.initial_length))
@@ -126,7 +115,7 @@ def window_decode(
     refresh, sees_end, commits, steps, last_block = True, False, 0, 0, -1
     while wish is not None:
         start, total = len(prompt), len(prompt) + len(canvas)
-        first, end = window_of(canvas, rule, ids, cache)
+        first, end = window_of(canvas, rule, ids)
         compute = list(range(total))
         if not (refresh or wish.everything or (end == len(canvas) and not sees_end)):
             compute = [
@@ -143,24 +132,26 @@ def window_decode(
         before, clean = kept[:start], {at - start for at in compute}
         for at, cell in enumerate(canvas.memory):
             cell["kv"], cell["old"] = kept[start + at], cell.get("old") and at not in clean
-        guesses = guesses_of(logits, compute, start, ids, wish.more, canvas)
+        inside = [at - start for at in compute if at >= start]
+        found = guesses_of(logits, [canvas[at] for at in inside], ids, wish)
+        guesses = dict(zip(inside, found, strict=True))
         result.nfe += 1
         result.positions_evaluated += len(compute)
         if full:
             result.refreshes += 1
             refresh, commits, steps = False, 0, 0
-        for other in look_aside(
-            canvas,
-            wish if full else Wish(),
-            rule,
-            ids,
-            lambda cells: exact_guesses(net, prompt, cells, ids),
-        ):
+
+        def predict(cells: list[int], wish: Wish = wish) -> list[Guess]:
+            """What the model says of another canvas, of which nothing is kept."""
+            row = [*prompt, *cells]
+            logits = net(row, range(len(row)), [net.nothing() for _ in row])
+            return guesses_of(logits, cells, ids, replace(wish, more=True))
+
+        for other in look_aside(canvas, wish if full else Wish(), rule, ids, predict):
             result.positions_evaluated += start + len(other)
         was = list(zip(canvas, canvas.memory, strict=True))
-        masked = [at for at, token in enumerate(canvas) if token == ids.mask]
+        masked = masks(canvas, ids)
         predicted = any(guesses[at].token in ids.ends for at in masked if at in guesses)
-        order = [id(cell) for cell in canvas.memory]
         remember(canvas, guesses, rule, ids)
         if full:
             wish = wish_of(loop, rule, [guesses[at] for at in range(len(canvas))])
@@ -170,81 +161,34 @@ def window_decode(
             ends = {*canvas, *(guesses[at].token for at in written)} & set(ids.ends)
             if written == masked and not ends and rule.policy != "fixed":
                 written, taken, refresh = [], [], True
-            write(canvas, written, taken, guesses, ids)
-        # What the step wrote, wherever it stands now.
-        changed = [
-            index
-            for index, (token, cell) in enumerate(was)
-            if (at := place(canvas, cell)) is not None and canvas[at] != token
-        ]
-        for index in changed:
-            was[index][1]["old"] = True
-            if was[index][0] == ids.mask:
-                refresh = refresh or guesses[index].confidence < cache.unsure
+            write(canvas, written, taken, guesses, rule, ids)
+        where = {id(cell): at for at, cell in enumerate(canvas.memory)}
+        places = [where.get(id(cell)) for _, cell in was]  # where each cell stands now, if it does
+        for index, (token, cell) in enumerate(was):
+            at = places[index]
+            if at is not None and canvas[at] != token:
+                cell["old"] = True
+                commits += 1
+                if token == ids.mask:
+                    refresh = refresh or guesses[index].confidence < rule.cache_unsure
         steps += 1
-        commits += len(changed)
-        refresh = refresh or commits >= cache.commits or steps >= cache.steps
-        kept_order = [id(cell) for cell in canvas.memory if id(cell) in set(order)]
-        refresh = refresh or [id(cell) for cell in canvas.memory][: len(kept_order)] != kept_order
-        refresh = refresh or order[: len(kept_order)] != kept_order
+        refresh = refresh or commits >= rule.cache_commits or steps >= rule.cache_steps
+        left = len(places) - places.count(None)
+        refresh = refresh or places[:left] != list(range(left))
         sees_end = predicted or bool(set(canvas) & set(ids.ends))
         canvas.step += 1
-        if rule.early_stop and text_is_complete(canvas, ids):
+        if (rule.early_stop and canvas.complete) or ids.mask not in canvas:
             break
-        if ids.mask not in canvas:
-            break
-    result.kept = [*before, *(cell.get("kv") or net.nothing() for cell in canvas.memory)]
     return result
 
 
-def window_of(canvas: Cells, rule: Rule, ids: Ids, cache: CacheRule) -> tuple[int, int]:
+def window_of(canvas: Cells, rule: Rule, ids: Ids) -> tuple[int, int]:
     """The first and the end of the cells that are being written."""
-    masked = [at for at, token in enumerate(canvas) if token == ids.mask]
-    if rule.block is None:
-        return masked[0], masked[: cache.window][-1] + 1
-    first = masked[0] // rule.block * rule.block
-    return first, min(first + rule.block, len(canvas))
-
-
-def place(canvas: Cells, cell: dict[str, Any]) -> int | None:
-    """Where a cell stands now; None: it is gone."""
-    return next((at for at, other in enumerate(canvas.memory) if other is cell), None)
-
-
-def exact_guesses(
-    net: NaiveTransformer, prompt: list[int], cells: list[int], ids: Ids
-) -> list[Guess]:
-    """Those of a canvas of which nothing is kept."""
-    compute = range(len(prompt) + len(cells))
-    kept: Kept = [net.nothing() for _ in compute]
-    logits = net([*prompt, *cells], compute, kept)
-    found = guesses_of(logits, compute, len(prompt), ids, True, cells)
-    return [found[at] for at in range(len(cells))]
-
-
-def guesses_of(
-    logits: torch.Tensor,
-    compute: Sequence[int],
-    start: int,
-    ids: Ids,
-    more: bool = False,
-    standing: Sequence[int] = (),
-) -> dict[int, Guess]:
-    """By canvas position."""
-    probabilities = logits.softmax(-1)
-    scores = logits.clone()
-    scores[:, ids.mask] = -torch.inf
-    tokens = scores.argmax(-1)
-    return {
-        at - start: Guess(
-            int(tokens[index]),
-            float(probabilities[index, tokens[index]]),
-            float(probabilities[index, ids.eos]),
-            **(more_of(probabilities[index], standing[at - start], ids) if more else {}),
-        )
-        for index, at in enumerate(compute)
-        if at >= start
-    }
+    if rule.block_length is None:
+        masked = masks(canvas, ids)
+        return masked[0], masked[: rule.cache_window][-1] + 1
+    block = open_block(canvas, rule, ids)
+    return block.start, block.stop
 
 
 def dual_cache_decode(
@@ -256,23 +200,25 @@ def dual_cache_decode(
 ) -> Cached:
     """Fixed length, block by block. One full forward at the start of a block, whose keys and values
     are kept; then only the block is computed; all is thrown away at its end."""
-    assert rule.policy == "fixed" and rule.block is not None
+    assert rule.policy == "fixed" and rule.block_length is not None
     result = Cached(Cells([ids.mask] * rule.initial_length))
-    canvas, start = result.canvas, len(prompt)
-    for first in range(0, len(canvas), rule.block):
-        members = range(first, min(first + rule.block, len(canvas)))
-        kept = empty(start + len(canvas))
-        compute: Sequence[int] = range(start + len(canvas))
-        while any(canvas[at] == ids.mask for at in members):
-            tokens = [*prompt, *canvas]
-            guesses = guesses_of(forward(tokens, compute, kept), compute, start, ids)
-            result.nfe += 1
-            result.positions_evaluated += len(compute)
-            result.refreshes += len(compute) == len(tokens)
-            now = [at for at in members if canvas[at] == ids.mask]
-            for at in chosen(canvas, now, guesses, rule, ids)[0]:
-                canvas[at] = guesses[at].token
-            compute = [start + at for at in members]
-        if rule.early_stop and text_is_complete(canvas, ids):
-            break
+    canvas, start, last = result.canvas, len(prompt), range(0)
+    while ids.mask in canvas and not (rule.early_stop and canvas.complete):
+        block, row = open_block(canvas, rule, ids), [*prompt, *canvas]
+        if block != last:
+            kept = empty(len(row))
+        compute = (
+            range(len(row)) if block != last else range(start + block[0], start + block[-1] + 1)
+        )
+        last = block
+        scores = forward(row, compute, kept)
+        inside = [at - start for at in compute if at >= start]
+        found = guesses_of(scores, [canvas[at] for at in inside], ids, Wish())
+        guesses = dict(zip(inside, found, strict=True))
+        result.nfe += 1
+        result.positions_evaluated += len(compute)
+        result.refreshes += len(compute) == len(row)
+        now = [at for at in block if canvas[at] == ids.mask]
+        write(canvas, *chosen(canvas, now, guesses, rule, ids), guesses, rule, ids)
+        canvas.step += 1
     return result

@@ -21,39 +21,38 @@ import torch
 Logits = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 EOS_WINDOW = 32  # positions the EOS confidence looks at
-STAGE_ONE_GROWTH = 8
 STAGE_ONE_EOS = 16
-INSERTION = 8
 INSERT_BELOW = 0.1
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How a row is decoded: the letters of the method."""
+    """How a row is decoded: parameters by their names in docs/method.md."""
 
-    policy: str  # fixed, rho-eos, daedal
+    policy: str
     low: float  # ρ_low, or where DAEDAL's stage 1 ends
     high: float  # ρ_high, or where DAEDAL's insertions end
     signal: str = "density"
     initial_length: int = 64
-    max_length: int = 2048
-    threshold: float = 0.9
-    steps: int | None = None  # fixed only; None is the τ rule
-    block: int | None = 32
+    max_new_tokens: int = 2048
+    early_stop: bool = False
+    # How the length follows the signal.
     expansion: str = "exponential"
-    base: int = 8
-    interval: float = 0.1
-    cap: int = 8
+    expansion_base: int = 8
+    expansion_interval: float = 0.1
+    expansion_cap: int = 8
     horizon: int = 64
     spare_content: bool = False
-    tie: float = 0.0
-    look: int = 512  # scout's four numbers
-    ahead: int = 0
-    margin: int = 8
-    trust: float = 0.9
-    early_stop: bool = False
+    # Commit rules.
     commit: str = "threshold"
-    commit_order: str = "confidence"
+    block_length: int | None = 32
+    order: str = "confidence"  # DreamOn's, too
+    defer_eos: bool = False
+    threshold: float = 0.9
+    tie: float = 0.0
+    steps: int | None = None  # quota's; DreamOn's most forwards
+    spread: str = "first"
+    sub_block_length: int | None = None
     steps_per_block: int | None = None
     factor: float = 1.0
     gamma: float = 0.1
@@ -61,11 +60,22 @@ class Rule:
     stable_steps: int = 2
     draft: float = 0.6
     verify: float = 0.9
-    order: str = "entropy"  # DreamOn's
-    budget: int = 0  # its expansions
-    most_steps: int = 128  # and forwards
-    expand: int = -1  # its EXPAND
-    evidence: str = "confidence"  # CAL's
+    # The window cache.
+    cache_window: int = 32  # MASKs, without blocks
+    cache_commits: int = 48
+    cache_steps: int = 24
+    cache_unsure: float = 0.0
+    # Scout.
+    look: int = 512
+    ahead: int = 0
+    margin: int = 8
+    trust: float = 0.9
+    # DreamOn.
+    expansions: int = 0
+    expand: int = -1  # the id of EXPAND
+    # CAL.
+    evidence: str = "confidence"
+    calibrated: bool = True
     behind: int = 16
     patience: int = 4
     stride: int = 1
@@ -93,6 +103,10 @@ class Guess:
     shares: tuple[float, ...] = ()  # the whole distribution
 
 
+#: By canvas position: all of them, or with a cache those that were computed.
+Guesses = Sequence[Guess] | dict[int, Guess]
+
+
 @dataclass(frozen=True)
 class Wish:
     """What a rule wants of its next forward beyond an ordinary one."""
@@ -115,6 +129,7 @@ class Cells(list[int]):
         super().__init__(ids)
         self.memory: list[dict[str, Any]] = [{} for _ in ids]
         self.step = 0
+        self.complete = False  # the text, by what was committed
         self.aside: list[Guess] = []
         self.hidden: dict[int, float] = {}
 
@@ -131,10 +146,6 @@ class Cells(list[int]):
         if isinstance(at, slice):
             self.memory[at] = [{} for _ in value]
         super().__setitem__(at, value)
-
-    def pop(self, at: Any = -1) -> int:
-        self.memory.pop(at)
-        return super().pop(at)
 
 
 @dataclass
@@ -169,63 +180,46 @@ def decode(
     results: list[Result] = []
     for start in range(0, len(prompts), batch_size):
         part = slice(start, start + batch_size)
-        results += _decode_batch(
-            logits, prompts[part], rules[part], ids, behind[part], starts[part], timed
-        )
+        rows = [
+            Row(*each, ids)
+            for each in zip(prompts[part], rules[part], behind[part], starts[part], strict=True)
+        ]
+        while any(row.wish for row in rows):
+            guesses = _predict(logits, rows, [row.result.canvas for row in rows], timed)
+            for row, own in zip(rows, guesses, strict=True):
+                if row.wish is not None:
+                    row.advance(own, lambda other, row=row: _aside(logits, row, other, timed))
+        results += [row.result for row in rows]
     return results
 
 
-def _decode_batch(
-    logits: Logits,
-    prompts: Sequence[list[int]],
-    rules: Sequence[Rule],
-    ids: Ids,
-    suffixes: Sequence[list[int]],
-    starts: Sequence[list[int]],
-    timed: bool,
-) -> list[Result]:
-    results = [Result(Cells(start)) for start in starts]
-    loops = [LOOPS[rule.policy](row.canvas, rule, ids) for row, rule in zip(results, rules)]  # noqa: B905
-    wishes = [wish_of(loop, rule) for loop, rule in zip(loops, rules, strict=True)]
-    # Before text that follows no end is chosen, unless EOS means something else to the rule.
-    endless = [
-        bool(suffix) and rule.policy != "dreamon"
-        for suffix, rule in zip(suffixes, rules, strict=True)
-    ]
-    while any(wishes):
-        canvases = [row.canvas for row in results]
-        guesses = _predict(logits, prompts, canvases, ids, suffixes, wishes, endless, timed)
-        for index, row in enumerate(results):
-            wish = wishes[index]
-            if wish is None:
-                continue
+class Row:
+    """One request, and what its rule wants of its next forward; None: it is done."""
 
-            def other(canvas: list[int], index: int = index) -> list[Guess]:
-                place = slice(index, index + 1)
-                return _predict(
-                    logits,
-                    prompts[place],
-                    [canvas],
-                    ids,
-                    suffixes[place],
-                    [replace(wishes[index] or Wish(), more=True)],
-                    endless[place],
-                    timed,
-                )[0]
+    def __init__(
+        self, prompt: list[int], rule: Rule, suffix: list[int], start: list[int], ids: Ids
+    ) -> None:
+        self.prompt, self.rule, self.suffix, self.ids = prompt, rule, suffix, ids
+        self.result = Result(Cells(start))
+        self.loop = LOOPS[rule.policy](self.result.canvas, rule, ids)
+        self.wish = wish_of(self.loop, rule)
+        # Before text that follows no end is chosen, unless EOS means something else to the rule.
+        self.endless = bool(suffix) and rule.policy != "dreamon"
 
-            row.nfe += 1
-            around = len(prompts[index]) + len(suffixes[index])
-            row.positions_evaluated += around + len(row.canvas)
-            for canvas in look_aside(row.canvas, wish, rules[index], ids, other):
-                row.positions_evaluated += around + len(canvas)
-            row.densities.append(density(row.canvas, guesses[index], ids))
-            remember(row.canvas, guesses[index], rules[index], ids)
-            wishes[index] = wish_of(loops[index], rules[index], guesses[index])
-            row.canvas.step += 1
-            may_stop = rules[index].early_stop and not suffixes[index]
-            if may_stop and text_is_complete(row.canvas, ids):
-                wishes[index] = None
-    return results
+    def advance(self, guesses: list[Guess], predict: Callable[[list[int]], list[Guess]]) -> None:
+        """A step. `predict` is asked for what the rule wants to know beside its own canvas."""
+        result, rule, ids, canvas = self.result, self.rule, self.ids, self.result.canvas
+        around = len(self.prompt) + len(self.suffix)
+        result.nfe += 1
+        result.positions_evaluated += around + len(canvas)
+        for other in look_aside(canvas, self.wish or Wish(), rule, ids, predict):
+            result.positions_evaluated += around + len(other)
+        result.densities.append(density(canvas, guesses, ids))
+        remember(canvas, guesses, rule, ids)
+        self.wish = wish_of(self.loop, rule, guesses)
+        canvas.step += 1
+        if rule.early_stop and not self.suffix and canvas.complete:
+            self.wish = None
 
 
 def wish_of(loop: Loop, rule: Rule, guesses: list[Guess] | None = None) -> Wish | None:
@@ -236,7 +230,7 @@ def wish_of(loop: Loop, rule: Rule, guesses: list[Guess] | None = None) -> Wish 
         return None
     alien = rule.expand >= 0 and rule.policy != "dreamon"
     wish = replace(wish, forbid=(rule.expand,)) if alien else wish
-    more = rule.commit in ("entropy-bound", "klass") or rule.commit_order != "confidence"
+    more = rule.commit in ("entropy-bound", "klass") or rule.order != "confidence"
     return replace(wish, more=True) if more else wish
 
 
@@ -253,12 +247,8 @@ def look_aside(
     if wish.aside:
         looked.append(list(wish.aside))
         canvas.aside = predict(looked[-1])
-    if rule.commit == "wino":
-        first = candidates(canvas, rule, ids)[0]
-        block = rule.block or len(canvas)
-        start = first // block * block
-        inside = range(start, min(start + block, len(canvas)))
-        written = [at for at in inside if canvas.memory[at].get("committed")]
+    if rule.commit == "wino" and ids.mask in canvas:
+        written = [at for at in open_block(canvas, rule, ids) if canvas.memory[at].get("committed")]
         if written:
             looked.append([ids.mask if at in written else canvas[at] for at in range(len(canvas))])
             shares = predict(looked[-1])
@@ -266,62 +256,71 @@ def look_aside(
     return looked
 
 
+def _aside(logits: Logits, row: Row, canvas: list[int], timed: bool) -> list[Guess]:
+    """What the model says of another canvas between the same prompt and suffix."""
+    return _predict(logits, [row], [canvas], timed, more=True)[0]
+
+
 @torch.inference_mode()
 def _predict(
     logits: Logits,
-    prompts: Sequence[list[int]],
+    rows: Sequence[Row],
     canvases: Sequence[list[int]],
-    ids: Ids,
-    suffixes: Sequence[list[int]],
-    wishes: Sequence[Wish | None],
-    endless: Sequence[bool],
     timed: bool,
+    more: bool = False,
 ) -> list[list[Guess]]:
     """One forward of the padded batch: a guess for every position behind a row's prompt."""
-    tails = [[*canvas, *suffix] for canvas, suffix in zip(canvases, suffixes, strict=True)]
+    tails = [[*canvas, *row.suffix] for canvas, row in zip(canvases, rows, strict=True)]
+    wishes = [replace(row.wish or Wish(), more=more or (row.wish or Wish()).more) for row in rows]
     shown = [
-        [*canvas, *[ids.mask] * (wish or Wish()).hide, *suffix[(wish or Wish()).hide :]]
-        for canvas, suffix, wish in zip(canvases, suffixes, wishes, strict=True)
+        [
+            *row.prompt,
+            *canvas,
+            *[row.ids.mask for _ in row.suffix[: wish.hide]],
+            *row.suffix[wish.hide :],
+        ]
+        for canvas, row, wish in zip(canvases, rows, wishes, strict=True)
     ]
-    rows = [[*prompt, *tail] for prompt, tail in zip(prompts, shown, strict=True)]
-    width = max(len(row) for row in rows)
-    padded = torch.tensor([[ids.eos] * (width - len(row)) + row for row in rows])
-    real = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+    width, eos = max(len(row) for row in shown), rows[0].ids.eos
+    padded = torch.tensor([[eos] * (width - len(row)) + row for row in shown])
+    real = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in shown])
     positions = (real.cumsum(1) - 1).clamp(min=0)
     scores = logits(padded, real, positions).float()
-    for index, wish in enumerate(wishes):
-        for token in wish.forbid if wish else ():
-            scores[index, :, token] = -torch.inf
+    return [
+        guesses_of(own, tail, row.ids, wish, row.endless, timed)
+        for own, tail, row, wish in zip(scores, tails, rows, wishes, strict=True)
+    ]
+
+
+def guesses_of(
+    scores: torch.Tensor,
+    standing: Sequence[int],
+    ids: Ids,
+    wish: Wish,
+    endless: bool = False,
+    timed: bool = False,
+) -> list[Guess]:
+    """From the logits of a row, what the model says of its last positions: where `standing` is."""
+    scores = scores.clone()
+    scores[:, list(wish.forbid)] = -torch.inf
     probabilities = scores.softmax(-1)
-    scores[:, :, ids.mask] = -torch.inf
-    for index in range(len(rows)):
-        for token in ids.ends if endless[index] else ():
-            scores[index, :, token] = -torch.inf
+    scores[:, [ids.mask, *(ids.ends if endless else ())]] = -torch.inf
     tokens = scores.argmax(-1)
     token, share = (tokens, probabilities) if timed else (tokens.numpy(), probabilities.numpy())
     return [
-        [
-            Guess(
-                token=int(token[index, at]),
-                confidence=float(share[index, at, token[index, at]]),
-                eos=float(share[index, at, ids.eos]),
-                **(
-                    more_of(probabilities[index, at], tail[at - width], ids)
-                    if (wishes[index] or Wish()).more
-                    else {}
-                ),
-            )
-            for at in range(width - len(tail), width)
-        ]
-        for index, tail in enumerate(tails)
+        Guess(
+            token=int(token[at]),
+            confidence=float(share[at, token[at]]),
+            eos=float(share[at, ids.eos]),
+            **(more_of(probabilities[at], scores[at], own) if wish.more else {}),
+        )
+        for at, own in enumerate(standing, len(scores) - len(standing))
     ]
 
 
-def more_of(probabilities: torch.Tensor, standing: int, ids: Ids) -> dict[str, Any]:
+def more_of(probabilities: torch.Tensor, scores: torch.Tensor, standing: int) -> dict[str, Any]:
     """What only some rules read."""
-    candidates = probabilities.clone()
-    candidates[ids.mask] = 0
-    best, second = candidates.topk(2).values.tolist()
+    best, second = probabilities[scores.topk(2).indices].tolist()
     return {
         "entropy": -sum(p * math.log(p) for p in probabilities.tolist() if p > 0),
         "margin": best - second,
@@ -330,9 +329,12 @@ def more_of(probabilities: torch.Tensor, standing: int, ids: Ids) -> dict[str, A
     }
 
 
-def text_is_complete(canvas: list[int], ids: Ids) -> bool:
-    """No MASK is left before the first committed end."""
-    for token in canvas:
+def text_is_complete(canvas: Cells, rule: Rule, ids: Ids) -> bool:
+    """No MASK is left before the first committed end. WINO may still take back the open block."""
+    final = list(canvas)
+    if rule.commit == "wino" and ids.mask in canvas:
+        final = final[: open_block(canvas, rule, ids)[0]]
+    for token in final:
         if token == ids.mask:
             return False
         if token in ids.ends:
@@ -342,12 +344,8 @@ def text_is_complete(canvas: list[int], ids: Ids) -> bool:
 
 def returned_tokens(canvas: list[int], ids: Ids) -> list[int]:
     """What a caller gets: everything before the first end."""
-    kept = []
-    for token in canvas:
-        if token in ids.ends:
-            break
-        kept.append(token)
-    return kept
+    ends = [at for at, token in enumerate(canvas) if token in ids.ends]
+    return canvas[: min(ends, default=len(canvas))]
 
 
 # -- the rules ------------------------------------------------------------------------------------
@@ -367,70 +365,76 @@ def rho_eos(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
         guesses = yield
         rho = signal(canvas, guesses, rule, ids)
         commit(canvas, guesses, rule, ids)
-        if 0 < len(canvas) < rule.max_length and n < rule.horizon:
+        if 0 < len(canvas) < rule.max_new_tokens and n < rule.horizon:
             if rho < exact(rule.low):
-                room = rule.max_length - len(canvas)
                 # With a cache one decision stands for all forwards since the last.
                 wanted = (canvas.step - decided) * expansion(rho, rule)
-                canvas += [ids.mask] * min(wanted, rule.base * rule.cap, room)
+                grow(canvas, min(wanted, rule.expansion_base * rule.expansion_cap), rule, ids)
             elif rho > exact(rule.high):
-                for _ in range(expansion(rho, rule)):
+                for _ in range(min(expansion(rho, rule), len(canvas))):
                     wanted = rule.spare_content and guesses[len(canvas) - 1].token != ids.eos
                     if canvas[-1] != ids.mask or wanted:
                         break
-                    canvas.pop()
+                    del canvas[-1]
         n, decided = n + 1, canvas.step
 
 
 def daedal(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """Two stages, expansion only."""
+    longest = rule.max_new_tokens
     guesses = yield Wish(everything=True)
-    while signal(canvas, guesses, rule, ids) < exact(rule.low) and len(canvas) < rule.max_length:
-        canvas += [ids.mask] * min(STAGE_ONE_GROWTH, rule.max_length - len(canvas))
+    while signal(canvas, guesses, rule, ids) < exact(rule.low) and len(canvas) < longest:
+        grow(canvas, rule.expansion_base, rule, ids)
         guesses = yield Wish(everything=True)
-    canvas += [ids.eos] * min(STAGE_ONE_EOS, rule.max_length - len(canvas))
+    canvas += [ids.eos] * min(STAGE_ONE_EOS, longest - len(canvas))
 
     while ids.mask in canvas:
         guesses = yield
         rho = signal(canvas, guesses, rule, ids)
         block = candidates(canvas, rule, ids)
         commit(canvas, guesses, rule, ids)
-        if rho < exact(rule.high) and len(canvas) < rule.max_length:
-            unsure = [
-                at
-                for at in block
-                if canvas[at] == ids.mask and guesses[at].confidence < INSERT_BELOW
-            ]
-            if unsure:
-                at = min(unsure, key=lambda at: guesses[at].confidence)
-                canvas[at + 1 : at + 1] = [ids.mask] * (INSERTION - 1)
-                del canvas[rule.max_length :]
+        unsure = [
+            at for at in block if canvas[at] == ids.mask and guesses[at].confidence < INSERT_BELOW
+        ]
+        if rho < exact(rule.high) and len(canvas) < longest and unsure:
+            at = min(unsure, key=lambda at: guesses[at].confidence)
+            canvas[at + 1 : at + 1] = [ids.mask] * min(rule.expansion_base - 1, longest)
+            del canvas[longest:]
+
+
+def released(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
+    """What the published code does at batch size 1, its faults included (docs/method.md §8)."""
+    start, frozen = 0, False
+    while start < len(canvas) and canvas.step < rule.max_new_tokens:
+        guesses = yield
+        number = Fraction(eos_confidence(guesses, ids))
+        end = min(start + (rule.block_length or len(canvas)), len(canvas))
+        window = [at for at in masks(canvas, ids) if start <= at < end]
+        written, _ = chosen(canvas, window, guesses, rule, ids)
+        write(canvas, written, [], guesses, rule, ids)
+        frozen = frozen or len(canvas) >= rule.max_new_tokens
+        if not frozen and canvas.step < rule.horizon:
+            if number < exact(rule.low):
+                grow(canvas, expansion(number, rule), rule, ids)
+            elif number > exact(rule.high):
+                del canvas[max(0, len(canvas) - expansion(number, rule)) :]
+        start = min(end if len(written) == len(window) else start, len(canvas))
 
 
 def frontier(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """64 MASKs ahead while no end is in sight; 16 behind the end once it is."""
     while ids.mask in canvas:
         guesses = yield
-        masked = [at for at, token in enumerate(canvas) if token == ids.mask]
-        ends = [guesses[at].token if at in masked else canvas[at] for at in range(len(canvas))]
-        behind = 0  # MASKs among the EOS at the end of the canvas
-        for at in reversed(range(len(canvas))):
-            if ends[at] != ids.eos:
-                break
-            behind += at in masked
-        in_sight = ends[-1] == ids.eos
+        masked, shown = masks(canvas, ids), foretold(canvas, guesses, ids)
+        end = end_of(shown, ids)
+        behind = len([at for at in masked if at >= end])
         commit(canvas, guesses, rule, ids)
-        if not in_sight and len(masked) < 64 and len(canvas) < rule.max_length:
-            room = rule.max_length - len(canvas)
-            canvas += [ids.mask] * min(64 - len(masked) + 32, room)
-        elif in_sight:
-            trailing = 0
-            while trailing < len(canvas) and canvas[-1 - trailing] == ids.mask:
-                trailing += 1
-            left = [at for at in masked if canvas[at] == ids.mask]
-            ending = [at for at in left if all(t == ids.eos for t in ends[at:])]
+        if end == len(shown) and len(masked) < 64:
+            grow(canvas, 64 - len(masked) + 32, rule, ids)
+        elif end < len(shown):
+            ending = [at for at in masks(canvas, ids) if at >= end]
             count = min(behind - 16, len(ending))
-            if 8 <= count <= trailing:
+            if 8 <= count <= trailing_masks(canvas, ids):
                 del canvas[len(canvas) - count :]
 
 
@@ -438,10 +442,9 @@ def landing(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """The end of the text as a change point of P(EOS) over the MASKs."""
     while ids.mask in canvas:
         guesses = yield
-        masked = [at for at, token in enumerate(canvas) if token == ids.mask]
-        ended = any(token in ids.ends for token in canvas)
+        masked, m = masks(canvas, ids), len(masks(canvas, ids))
+        ended = has_end(canvas, ids)
         likely = [min(max(guesses[at].eos, 0.02), 0.98) for at in masked]
-        m = len(masked)
         scores = [
             sum(math.log(1 - e) for e in likely[:b]) + sum(math.log(e) for e in likely[b:])
             for b in range(m + 1)
@@ -450,18 +453,12 @@ def landing(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
         fits = best <= m - 8 and scores[best] > scores[m] + 2 * math.log(m + 1)
         written = len(canvas) - m
         commit(canvas, guesses, rule, ids)
-        if not fits:
-            if not ended and len(canvas) < rule.max_length:
-                room = rule.max_length - len(canvas)
-                canvas += [ids.mask] * min(max(64, len(canvas) // 2), room)
-            continue
         slack = 0.5 - 0.4 * written / max(1, written + best)
-        spare = m - best - max(16, math.ceil(slack * best))
-        trailing = 0
-        while trailing < len(canvas) and canvas[-1 - trailing] == ids.mask:
-            trailing += 1
-        if min(spare, trailing) > 16:
-            del canvas[len(canvas) - min(spare, trailing) :]
+        spare = min(m - best - max(16, math.ceil(slack * best)), trailing_masks(canvas, ids))
+        if not fits and not ended:
+            grow(canvas, max(64, len(canvas) // 2), rule, ids)
+        elif fits and spare > 16:
+            del canvas[len(canvas) - spare :]
 
 
 def scout(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
@@ -470,23 +467,19 @@ def scout(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     comes next. An end that comes much sooner is doubted once, and believed only if a long canvas
     shows it too."""
     longest = max(rule.look, rule.initial_length)
-    block = rule.block or 1
+    block = rule.block_length or 1
     next_ = -(-32 // block)  # blocks
     del canvas[:]
-    canvas += [ids.mask] * min(-(-longest // 2), rule.max_length)
+    canvas += [ids.mask] * min(-(-longest // 2), rule.max_new_tokens)
     ends_seen: list[int] = []
     goal, expected, doubted, wide, compared = len(canvas), -1, None, False, False
     while ids.mask in canvas:
         short = [ids.mask] * (next_ * block)
         look = expected < 0 and rule.trust > 0 and not compared and len(short) < len(canvas)
         guesses = yield Wish(everything=goal > 0, aside=short if look else [])
-        open_ = [at for at, token in enumerate(canvas) if token == ids.mask]
-        shown = [guesses[at].token if at in open_ else canvas[at] for at in range(len(canvas))]
-        end = len(canvas)
-        while end > 0 and shown[end - 1] == ids.eos:
-            end -= 1
-        in_sight = end < len(canvas)
-        ended = any(token in ids.ends for token in canvas)
+        shown = foretold(canvas, guesses, ids)
+        end = end_of(shown, ids)
+        in_sight, ended = end < len(canvas), has_end(canvas, ids)
         if expected < 0:
             if look:
                 pairs = [
@@ -499,8 +492,8 @@ def scout(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
                 goal = longest
         elif doubted is None and in_sight and not ended and end <= expected - 16:
             doubted, goal = (end, expected + rule.margin) if len(canvas) < expected else (None, 0)
-        if len(canvas) < min(goal, rule.max_length):
-            canvas += [ids.mask] * (min(goal, rule.max_length) - len(canvas))
+        if len(canvas) < min(goal, rule.max_new_tokens):
+            grow(canvas, goal - len(canvas), rule, ids)
             continue
         if goal > 0 and doubted is not None and (not in_sight or end >= doubted + 16):
             wide = True
@@ -516,16 +509,14 @@ def scout(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
         if wide:
             most = max(most, expected + max(rule.margin, 32))
         if not in_sight and len(canvas) < most:
-            if not any(token in ids.ends for token in canvas):
-                canvas += [ids.mask] * (min(most, rule.max_length) - len(canvas))
+            if not has_end(canvas, ids):
+                grow(canvas, most - len(canvas), rule, ids)
             continue
         if in_sight and wide:
             most = expected + max(rule.margin, 32, expected // 2)
         elif in_sight:
             most = min(most, end + rule.margin)
-        count = 0
-        while len(canvas) - count > most and canvas[-1 - count] == ids.mask:
-            count += 1
+        count = min(len(canvas) - most, trailing_masks(canvas, ids))
         if count >= 8:
             del canvas[len(canvas) - count :]
 
@@ -535,25 +526,21 @@ def blocks(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     while ids.mask in canvas:
         guesses = yield
         commit(canvas, guesses, rule, ids)
-        ended = any(token in ids.ends for token in canvas)
-        if ids.mask not in canvas and not ended:
-            canvas += [ids.mask] * min(rule.initial_length, rule.max_length - len(canvas))
+        if ids.mask not in canvas and not has_end(canvas, ids):
+            grow(canvas, rule.initial_length, rule, ids)
 
 
 def dreamon(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """One MASK a step: a token, or EXPAND (two MASKs), or EOS (it goes, and the MASKs behind)."""
-    budget = rule.budget
-    for _ in range(rule.most_steps):
-        masked = [at for at, token in enumerate(canvas) if token == ids.mask]
+    budget = rule.expansions
+    assert rule.steps is not None
+    for _ in range(rule.steps):
+        masked = masks(canvas, ids)
         if not masked:
             return
-        full = len(canvas) >= rule.max_length or budget == 0
+        full = len(canvas) >= rule.max_new_tokens or budget == 0
         guesses = yield Wish(forbid=(rule.expand,) if full else (), more=True)
-        at = {
-            "entropy": lambda: min(masked, key=lambda at: guesses[at].entropy),  # noqa: B023
-            "confidence": lambda: max(masked, key=lambda at: guesses[at].confidence),  # noqa: B023
-            "margin": lambda: max(masked, key=lambda at: guesses[at].margin),  # noqa: B023
-        }[rule.order]()
+        at = max(masked, key=lambda at: surety(guesses[at], rule))
         token = guesses[at].token
         if token == rule.expand:
             canvas[at : at + 1] = [ids.mask] * 2
@@ -565,14 +552,14 @@ def dreamon(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
 
 
 def cal(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
-    """Lengths are tried upwards, then downwards, from where the canvas starts; then the τ rule."""
+    """Lengths are tried upwards, then downwards, from where the canvas starts; then the rule."""
     start = len(canvas)
     hide = rule.behind if rule.evidence == "suffix" else 0
     scores: dict[int, float] = {}
     best = start
     for direction in (1, -1):
         length, worse = (start if direction > 0 else start - rule.stride), 0
-        while 1 <= length <= rule.max_length and worse < rule.patience:
+        while 1 <= length <= rule.max_new_tokens and worse < rule.patience:
             canvas[:] = [ids.mask] * length
             guesses = yield Wish(hide=hide, more=True)
             if rule.evidence == "suffix":
@@ -581,7 +568,7 @@ def cal(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
             else:
                 bias = math.exp(-1.77 * length) + 0.56 * math.exp(-0.06 * length) + 0.24
                 mean = sum(guess.confidence for guess in guesses[:length]) / length
-                scores[length] = mean / bias
+                scores[length] = mean / bias if rule.calibrated else mean
             better = length == start or scores[length] > scores[best]
             best, worse = (length, 0) if better else (best, worse + 1)
             length += direction * rule.stride
@@ -595,6 +582,7 @@ LOOPS: dict[str, Callable[[Cells, Rule, Ids], Loop]] = {
     "fixed": fixed,
     "rho-eos": rho_eos,
     "daedal": daedal,
+    "released": released,
     "frontier": frontier,
     "landing": landing,
     "scout": scout,
@@ -607,59 +595,96 @@ LOOPS: dict[str, Callable[[Cells, Rule, Ids], Loop]] = {
 # -- their parts ----------------------------------------------------------------------------------
 
 
+def masks(canvas: list[int], ids: Ids) -> list[int]:
+    return [at for at, token in enumerate(canvas) if token == ids.mask]
+
+
+def trailing_masks(canvas: list[int], ids: Ids) -> int:
+    """How many MASKs stand at the end."""
+    others = [at for at, token in enumerate(canvas) if token != ids.mask]
+    return len(canvas) - 1 - max(others, default=-1)
+
+
+def has_end(canvas: list[int], ids: Ids) -> bool:
+    return any(token in ids.ends for token in canvas)
+
+
+def foretold(canvas: list[int], guesses: Guesses, ids: Ids) -> list[int]:
+    """The canvas with every MASK as the model would write it."""
+    return [guesses[at].token if own == ids.mask else own for at, own in enumerate(canvas)]
+
+
+def end_of(shown: list[int], ids: Ids) -> int:
+    """Where the EOS at its end begin."""
+    return 1 + max((at for at, token in enumerate(shown) if token != ids.eos), default=-1)
+
+
+def grow(canvas: Cells, count: int, rule: Rule, ids: Ids) -> None:
+    """Append so many MASKs, up to the longest canvas there may be."""
+    canvas += [ids.mask] * min(count, rule.max_new_tokens - len(canvas))
+
+
+def open_block(canvas: list[int], rule: Rule, ids: Ids) -> range:
+    """The first block that still holds a MASK; without blocks the whole canvas."""
+    size = rule.block_length or len(canvas)
+    first = canvas.index(ids.mask) // size * size
+    return range(first, min(first + size, len(canvas)))
+
+
 def candidates(canvas: list[int], rule: Rule, ids: Ids) -> list[int]:
-    """The MASKs that may be committed now: those of the first block that still holds one."""
-    masked = [at for at, token in enumerate(canvas) if token == ids.mask]
-    if rule.block is None or not masked:
-        return masked
-    return [at for at in masked if at // rule.block == masked[0] // rule.block]
+    """The MASKs that may be committed now: those of the first block that still holds one, or of the
+    first such part of it."""
+    now = [at for at in masks(canvas, ids) if at in open_block(canvas, rule, ids)]
+    if rule.sub_block_length is not None and now and rule.block_length is not None:
+        part = [at % rule.block_length // rule.sub_block_length for at in now]
+        now = [at for at, own in zip(now, part, strict=True) if own == part[0]]
+    return now
 
 
-def commit(
-    canvas: Cells, guesses: Sequence[Guess] | dict[int, Guess], rule: Rule, ids: Ids
-) -> None:
+def commit(canvas: Cells, guesses: Guesses, rule: Rule, ids: Ids) -> None:
     """What the commit rule writes, and what it takes back."""
-    now = [at for at in candidates(canvas, rule, ids) if isinstance(guesses, list) or at in guesses]
-    write(canvas, *chosen(canvas, now, guesses, rule, ids), guesses, ids)
+    now = candidates(canvas, rule, ids)
+    write(canvas, *chosen(canvas, now, guesses, rule, ids), guesses, rule, ids)
 
 
 def write(
-    canvas: Cells,
-    written: list[int],
-    taken: list[int],
-    guesses: Sequence[Guess] | dict[int, Guess],
-    ids: Ids,
+    canvas: Cells, written: list[int], taken: list[int], guesses: Guesses, rule: Rule, ids: Ids
 ) -> None:
     for at in written:
         canvas[at] = guesses[at].token
-        canvas.memory[at]["committed"] = True
+        canvas.memory[at]["committed"] = canvas.step + 1
     for at in taken:
         canvas[at] = ids.mask
         for name in ("committed", "shares", "moves"):
             canvas.memory[at].pop(name, None)
+    canvas.complete = text_is_complete(canvas, rule, ids)
+
+
+def surety(guess: Guess, rule: Rule) -> float:
+    """What candidates are ranked by."""
+    by = {"confidence": guess.confidence, "margin": guess.margin, "entropy": -guess.entropy}
+    return by[rule.order]
 
 
 def chosen(
-    canvas: Cells,
-    now: list[int],
-    guesses: Sequence[Guess] | dict[int, Guess],
-    rule: Rule,
-    ids: Ids,
+    canvas: Cells, now: list[int], guesses: Guesses, rule: Rule, ids: Ids
 ) -> tuple[list[int], list[int]]:
     """The candidates that are committed, and the committed tokens that become MASK again."""
-    measure = {
-        "confidence": lambda at: guesses[at].confidence,
-        "margin": lambda at: guesses[at].margin,
-        "entropy": lambda at: -guesses[at].entropy,
-    }[rule.commit_order]
-    order = sorted(now, key=lambda at: -measure(at))
-    if rule.commit == "threshold":
+    ending = [at for at in now if guesses[at].token in ids.ends]
+    if rule.defer_eos and rule.commit != "quota" and len(ending) < len(now):
+        now = [at for at in now if at not in ending]
+    if not now:
+        return [], []
+    order = sorted(now, key=lambda at: -surety(guesses[at], rule))
+    if rule.commit in ("threshold", "released"):
         sure = [at for at in now if guesses[at].confidence > rule.threshold]
-        most = max(measure(at) for at in now)
-        return sure or [at for at in now if measure(at) >= most - rule.tie][:1], []
+        most = surety(guesses[order[0]], rule)
+        return sure or [at for at in now if surety(guesses[at], rule) >= most - rule.tie][:1], []
     if rule.commit == "quota":
         sure = [at for at in now if guesses[at].confidence > rule.threshold]
         share = quota(canvas, rule, ids)
+        if rule.defer_eos:
+            order.sort(key=lambda at: at in ending)
         return (sure if len(sure) >= share else sorted(order[:share])), []
     if rule.commit == "factor":
         count = 1
@@ -676,13 +701,12 @@ def chosen(
             count = n
         return sorted(order[:count]), []
     if rule.commit == "klass":
+        recent = {at: canvas.memory[at]["moves"][-rule.stable_steps :] for at in now}
         calm = [
             at
             for at in now
-            if len(canvas.memory[at]["moves"]) >= rule.stable_steps
-            and all(
-                move < rule.stability for move in canvas.memory[at]["moves"][-rule.stable_steps :]
-            )
+            if len(recent[at]) == rule.stable_steps
+            and max(recent[at]) < rule.stability
             and guesses[at].confidence > rule.threshold
         ]
         return calm or order[:1], []
@@ -693,9 +717,7 @@ def chosen(
     return sure, doubtful[: max(0, len(sure) - 1)]
 
 
-def remember(
-    canvas: Cells, guesses: Sequence[Guess] | dict[int, Guess], rule: Rule, ids: Ids
-) -> None:
+def remember(canvas: Cells, guesses: Guesses, rule: Rule, ids: Ids) -> None:
     """For KLASS: how much the distribution at every predicted MASK has changed."""
     if rule.commit != "klass":
         return
@@ -714,62 +736,49 @@ def remember(
 
 def quota(canvas: Cells, rule: Rule, ids: Ids) -> int:
     """How many commits are due in this step of the open block."""
-    block = rule.block or len(canvas)
-    starts = range(0, len(canvas), block)
-    first = candidates(canvas, rule, ids)[0]
-    members = range(first // block * block, min(first // block * block + block, len(canvas)))
+    members = open_block(canvas, rule, ids)
+    size = rule.block_length or len(canvas)
     steps = len(members)
     if rule.steps_per_block is not None:
         steps = rule.steps_per_block
     elif rule.steps is not None:
-        share, rest = divmod(rule.steps, len(starts))
-        steps = share + (first // block < rest)
-    shares = equal_shares(len(members), max(1, min(steps, len(members))))
-    made = sum(canvas[at] != ids.mask for at in members)
-    while made >= shares[0]:
-        made -= shares.pop(0)
-    return shares[0]
+        share, rest = divmod(rule.steps, -(-len(canvas) // size))
+        steps = share + (members[0] // size < rest)
+    steps = max(1, min(steps, len(members)))
+    made = {canvas.memory[at].get("committed") for at in members} - {None}  # the steps so far
+    step = min(len(made), steps - 1)
+    if rule.spread == "even":
+        left = sum(canvas[at] == ids.mask for at in members)
+        return max(1, round(left / (steps - step)))
+    return len(members) // steps + (step < len(members) % steps)  # the remainder comes first
 
 
 def signal(canvas: list[int], guesses: list[Guess], rule: Rule, ids: Ids) -> Fraction:
     """The number the length follows, exact: a region's border belongs to the region."""
     if rule.signal == "confidence":
         return Fraction(eos_confidence(guesses, ids))
-    masked = [at for at, token in enumerate(canvas) if token == ids.mask]
+    masked = masks(canvas, ids)
     return Fraction(sum(guesses[at].token == ids.eos for at in masked), len(masked))
 
 
 def density(canvas: list[int], guesses: list[Guess], ids: Ids) -> float | None:
     """ρ, for the record; None when no MASK is left."""
-    masked = [at for at, token in enumerate(canvas) if token == ids.mask]
-    if not masked:
-        return None
-    return sum(guesses[at].token == ids.eos for at in masked) / len(masked)
+    votes = [guesses[at].token == ids.eos for at in masks(canvas, ids)]
+    return sum(votes) / len(votes) if votes else None
 
 
 def eos_confidence(guesses: list[Guess], ids: Ids) -> float:
     """Σ P(EOS) over the last 32 positions whose argmax is EOS, over 32."""
-    total, seen = 0.0, 0
-    for guess in reversed(guesses):
-        if guess.token == ids.eos and seen < EOS_WINDOW:
-            total += guess.eos
-            seen += 1
-    return total / EOS_WINDOW
+    ending = [guess.eos for guess in guesses if guess.token == ids.eos]
+    return sum(ending[-EOS_WINDOW:]) / EOS_WINDOW
 
 
 def expansion(rho: Fraction, rule: Rule) -> int:
     """E(ρ) = base · m(s), s whole intervals away from the region, m capped."""
     distance = max(exact(rule.low) - rho, rho - exact(rule.high))
-    s = max(1, math.ceil(distance / exact(rule.interval)))
+    s = max(1, math.ceil(distance / exact(rule.expansion_interval)))
     m = {"constant": 1, "linear": s, "exponential": 2 ** (s - 1)}[rule.expansion]
-    return rule.base * min(m, rule.cap)
-
-
-def equal_shares(total: int, steps: int) -> list[int]:
-    """`total` commits over `steps` steps, the remainder to the first; empty steps are left out."""
-    share, rest = divmod(total, steps)
-    shares = [share + (step < rest) for step in range(steps)]
-    return [share for share in shares if share]
+    return rule.expansion_base * min(m, rule.expansion_cap)
 
 
 def exact(number: float) -> Fraction:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rho_eos.reproduce.profiles import PROFILES
+from rho_eos.reproduce.plan import PROFILES
 from tests.reproduce.small import SMALL
 
 

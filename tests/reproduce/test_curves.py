@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rho_eos.reproduce.curves import over_progress, over_steps
+from rho_eos.reproduce.figures import over_progress, over_steps
 
 
 def line(*rho: float | None) -> dict[str, object]:

@@ -1,30 +1,23 @@
 """The paper's numbers stand beside ours where the model is one of the paper's, and nowhere else."""
 
-import csv
+import dataclasses
 from pathlib import Path
 
-import pytest
-
-from rho_eos.config import EngineConfig
-from rho_eos.evals.studies.study import Study
-from rho_eos.reproduce.plan import plan_tables
-from rho_eos.reproduce.profiles import PAPER
-from rho_eos.reproduce.published import paper_model
-from rho_eos.reproduce.run import reproduce
+from rho_eos.reproduce.plan import PAPER, make_plans
+from rho_eos.reproduce.tables import reproduce
 from tests.checkpoints import write_checkpoint
 from tests.evals.fixtures import FOLDER
-from tests.evals.scripted import Script, Watch
+from tests.evals.scripted import Script, Watch, rows_of, study_of
 
 
 def make(model: Path, table: str) -> dict[str, dict[str, str]]:
     """Rows of a table for GSM8K, by their names."""
     out = model / "out"
-    config = EngineConfig(model=str(model), device="cpu")
     data = {"gsm8k": FOLDER / "gsm8k.jsonl"}
-    study = Study(config=config, folder=out, limit=1, data=data)
-    reproduce(study, PAPER, plan_tables(table, PAPER, ["gsm8k"]), [], Script().open, Watch())
-    with (out / f"{table}.csv").open(encoding="utf-8", newline="") as file:
-        return {next(iter(row.values())): row for row in csv.DictReader(file)}
+    study = dataclasses.replace(study_of(model, out, limit=1), data=data)
+    plans = make_plans(table, PAPER, ["gsm8k"])
+    reproduce(study, PAPER, plans, study.run(plans, Script().open, Watch()))
+    return {next(iter(row.values())): row for row in rows_of(out / f"{table}.csv")}
 
 
 def test_beside_the_instruct_model(tmp_path: Path) -> None:
@@ -54,28 +47,11 @@ def test_beside_the_instruct_model(tmp_path: Path) -> None:
     assert [row["paper Acc %"] for row in signals.values()] == ["73.7", "84.2", "84.6", "84.4"]
 
 
-def test_beside_llada_15(tmp_path: Path) -> None:
-    main = make(write_checkpoint(tmp_path / "LLaDA-1.5"), "main")
-    assert main["ρ-EOS Sym"]["paper Acc %"] == "83.3"
-    assert main["ρ-EOS Sym"]["paper seconds"] == "721"
-    assert "paper N_token" not in main["ρ-EOS Sym"]
-
-
-def test_not_beside_another_model(tmp_path: Path) -> None:
-    model = write_checkpoint(tmp_path / "my-LLaDA")
+def test_beside_llada_15_but_not_beside_another_model(tmp_path: Path) -> None:
+    sym = make(write_checkpoint(tmp_path / "models--GSAI-ML--LLaDA-1.5" / "snapshots"), "main")[
+        "ρ-EOS Sym"
+    ]
+    assert (sym["paper Acc %"], sym["paper seconds"]) == ("83.3", "721")
+    assert "paper N_token" not in sym
+    model = write_checkpoint(tmp_path / "LLaDA-8B-Instruct-finetuned")
     assert not any("paper" in column for column in make(model, "thresholds")["[0.2, 0.8]"])
-
-
-@pytest.mark.parametrize(
-    ("model", "known"),
-    [
-        ("GSAI-ML/LLaDA-8B-Instruct", "LLaDA-8B-Instruct"),
-        ("/models/llada-8b-instruct", "LLaDA-8B-Instruct"),
-        ("/hub/models--GSAI-ML--LLaDA-1.5/snapshots/0123", "LLaDA-1.5"),
-        ("GSAI-ML/LLaDA-8B-Base", None),
-        ("someone/LLaDA-8B-Instruct-finetuned", None),
-        ("tiny", None),
-    ],
-)
-def test_models_are_known_by_name(model: str, known: str | None) -> None:
-    assert paper_model(model) == known

@@ -1,7 +1,5 @@
 """The results page takes the tables of a folder and keeps its own text."""
 
-import csv
-import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,8 @@ import pytest
 from rho_eos.evals.runs.stats import Estimate
 from rho_eos.evals.studies.findings import Finding, result_of
 from rho_eos.evals.studies.survey import SURVEYS
-from rho_eos.reproduce.run import FIGURE_TITLES, TABLE_TITLES
+from rho_eos.reproduce.tables import FIGURE_TITLES, TITLES
+from tests.evals.scripted import rows_of
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results.py"
 ASKED = {"model": "tiny", "weights": "0123456789", "limit": 200, "tasks": ["tiny-gsm"]}
@@ -20,30 +19,6 @@ ASKED = {"model": "tiny", "weights": "0123456789", "limit": 200, "tasks": ["tiny
 def fill(folder: Path, docs: Path) -> str:
     runpy.run_path(str(RESULTS))["main"](folder, docs)
     return (docs / "results.md").read_text(encoding="utf-8")
-
-
-def test_it_is_filled_and_its_own_text_kept(tmp_path: Path) -> None:
-    docs, folder = tmp_path / "docs", tmp_path / "reproduction"
-    docs.mkdir()
-    folder.mkdir()
-    about = {"model": "tiny", "weights": "0f", "limit": 5}
-    about |= {"rho-eos": "1", "made": "2026-01-02T03:04:05"}
-    (folder / "study.json").write_text(json.dumps(about))
-    (folder / "main.md").write_text("# Main results\n\n| a |\n| --- |\n| 7 % |\n")
-    (folder / "e-ratio.png").write_bytes(b"picture")
-    page = docs / "results.md"
-    page.write_text(
-        "Before.\n<!-- facts -->\n<!-- /facts -->\n\n<!-- main -->\nold\n<!-- /main -->\nOurs.\n"
-    )
-    for _ in range(2):  # the second time over the first
-        text = fill(folder, docs)
-        assert text.startswith("Before.\n<!-- facts -->\nModel `tiny`") and text.endswith("Ours.\n")
-        assert "<!-- main -->\n| a |\n| --- |\n| 7 % |\n<!-- /main -->" in text
-    assert "old" not in text and "# Main results" not in text
-    page.write_text(text + "<!-- lengths -->\nkept\n<!-- /lengths -->\n")
-    # The folder has no such table.
-    assert "<!-- lengths -->\nkept\n<!-- /lengths -->" in fill(folder, docs)
-    assert (docs / "results" / "e-ratio.png").read_bytes() == b"picture"
 
 
 def write_survey(
@@ -82,8 +57,7 @@ def test_a_survey_run_in_parts_is_joined(tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in folder.iterdir()}
     page = fill(folder, docs)
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
-    with (docs / "results" / "lengths.csv").open(encoding="utf-8", newline="") as file:
-        cells = list(csv.DictReader(file))
+    cells = rows_of(docs / "results" / "lengths.csv")
     rows = {(row["policy"], row["L_init"]): row for row in cells}
     assert len(rows) == len(cells) == 13
     assert rows["Scout", "64"]["Acc %"].startswith("97.0")
@@ -104,5 +78,5 @@ def test_a_survey_run_in_parts_is_joined(tmp_path: Path) -> None:
 
 def test_every_table_has_a_place_on_the_page() -> None:
     text = RESULTS.with_suffix(".md").read_text(encoding="utf-8")
-    assert all(f"<!-- {name} -->\n" in text for name in (*TABLE_TITLES, *SURVEYS))
+    assert all(f"<!-- {name} -->\n" in text for name in (*TITLES, *SURVEYS))
     assert all(f"results/{name}.png" in text for name in (*FIGURE_TITLES, *SURVEYS))

@@ -4,12 +4,10 @@ Each hostile program prints `ESCAPED` only after it has done its harm. Harm that
 is looked for from outside too. Afterwards the next sample must be graded as if nothing had been.
 """
 
-import contextlib
 import os
 import signal
 import socket
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,44 +15,69 @@ import pytest
 
 import rho_sandbox as sandbox
 from rho_sandbox import Backend, Limits, SandboxResult, run_python
+from tests.sandbox.hostile import TRYING
+from tests.support import processes
 
 SHORT = Limits(wall_seconds=60, cpu_seconds=1, memory_bytes=512 << 20)
+#: A program that begins with this can be found among the processes of the machine.
+MARKED = "import ctypes, os, time\nctypes.CDLL(None).prctl(15, b'rhoeosattack')\n"
 
 
 @pytest.fixture(autouse=True)
-def next_sample_is_graded(backend: Backend) -> Iterator[None]:
-    """Whatever the hostile code did, the next honest one is graded as if nothing had been."""
+def nothing_is_left(backend: Backend) -> Iterator[None]:
+    """The hostile code is gone, and the next honest one is graded as if nothing had been."""
     yield
+    assert "rhoeosattack" not in processes()
     honest = "def double(x):\n    return 2 * x"
     assert run_python(honest, tests="assert double(4) == 8", backend=backend).ok
     assert not run_python(honest, tests="assert double(4) == 9", backend=backend).ok
 
 
 def attack(backend: Backend, code: str, limits: Limits = SHORT) -> SandboxResult:
-    result = run_python(code, limits=limits, backend=backend)
+    result = run_python(TRYING + code, limits=limits, backend=backend)
     assert "ESCAPED" not in result.stdout
     assert result.backend is backend
+    assert result.seconds < 90
     return result
 
 
-def processes_with(marker: str) -> list[int]:
-    """Processes of this machine, in whatever namespace, whose name carries the marker."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and (entry / "comm").read_text().strip() == marker:
-                found.append(int(entry.name))
-    return found
+#: Each prints what it can find of the grader.
+READERS = {
+    "its home": "print(open({secret!r}).read())",
+    "its environment": """
+import os
+print(os.environ)
+for pid in range(1, 50):
+    try:
+        print(open(f"/proc/{{pid}}/environ").read(), "ESCAPED")
+    except OSError:
+        pass
+""",
+    "its open files": """
+import os
+for fd in range(3, 256):
+    try:
+        os.set_blocking(fd, False)
+        print(os.pread(fd, 100, 0))
+    except OSError:
+        pass
+""",
+}
 
 
-def test_no_file_of_the_home_folder_can_be_read(backend: Backend) -> None:
+@pytest.mark.parametrize("reader", READERS)
+def test_nothing_of_the_grader_can_be_read(
+    backend: Backend, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RHO_EOS_TEST", "the secret")
     with tempfile.NamedTemporaryFile(dir=Path.home(), prefix="rho-eos-secret-") as secret:
         secret.write(b"the secret")
         secret.flush()
         Path(secret.name).chmod(0o644)
-        result = attack(backend, f"print(open({secret.name!r}).read(), 'ESCAPED')")
-    assert "the secret" not in result.stdout
-    assert "FileNotFoundError" in result.stderr or "PermissionError" in result.stderr
+        os.set_inheritable(secret.file.fileno(), True)
+        result = attack(backend, READERS[reader].format(secret=secret.name))
+    assert "the secret" not in result.stdout and "RHO_EOS" not in result.stdout
+    assert result.ok or "FileNotFoundError" in result.stderr or "PermissionError" in result.stderr
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/etc/hostname", "/proc/1/environ", "/root", "/"])
@@ -68,22 +91,13 @@ def test_no_file_of_the_system_can_be_read(backend: Backend, path: str) -> None:
 
 def test_nothing_can_be_written_outside_the_work_folder(backend: Backend, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    targets = [
-        str(tmp_path / "file"),
-        "/rho-eos-file",
-        "/usr/lib/rho-eos-file",
-        "/dev/rho-eos-file",
-        str(Path.home() / "rho-eos-file"),
-    ]
+    folders = [tmp_path, Path("/"), Path("/usr/lib"), Path("/dev"), Path.home()]
+    targets = [str(folder / "rho-eos-file") for folder in folders]
     attack(
         backend,
         f"""
 for path in {targets!r}:
-    try:
-        open(path, "w").write("harm")
-        print("ESCAPED", path)
-    except OSError:
-        pass
+    must_fail(lambda: open(path, "w").write("harm"), path)
 open("mine", "w").write("fine")
 open("/dev/null", "w").write("fine")
 """,
@@ -106,13 +120,12 @@ def test_the_work_folder_is_fresh_every_time_and_leaves_nothing(backend: Backend
 
 def test_the_graders_own_files_cannot_be_changed(backend: Backend) -> None:
     child = Path(sandbox.__file__).with_name("inside") / "supervisor.py"
-    before = child.read_bytes(), child.stat()
-    targets = [str(child), os.__file__]
+    before = child.read_bytes(), child.stat().st_mode, child.stat().st_mtime_ns
     attack(
         backend,
         f"""
 import os
-for path in {targets!r}:
+for path in {[str(child), os.__file__]!r}:
     for harm in (
         lambda: open(path, "a").write("#"),
         lambda: os.truncate(path, 0),
@@ -121,19 +134,10 @@ for path in {targets!r}:
         lambda: os.unlink(path),
         lambda: os.utime(path),
     ):
-        try:
-            harm()
-            print("ESCAPED", path)
-        except OSError:
-            pass
+        must_fail(harm, path)
 """,
     )
-    after = child.stat()
-    assert (child.read_bytes(), after.st_mode, after.st_mtime_ns) == (
-        before[0],
-        before[1].st_mode,
-        before[1].st_mtime_ns,
-    )
+    assert (child.read_bytes(), child.stat().st_mode, child.stat().st_mtime_ns) == before
 
 
 @pytest.mark.parametrize("family", ["tcp", "unix", "abstract"])
@@ -159,265 +163,127 @@ def test_no_socket_of_this_machine_can_be_reached(
             server.accept()
 
 
-def test_the_environment_is_not_passed_on(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RHO_EOS_TEST_SECRET", "token-1234")
-    result = attack(
-        backend,
-        """
-import ctypes, os
-print(sorted(os.environ))
-for pid in range(1, 50):
-    try:
-        print(open(f"/proc/{pid}/environ").read(), "ESCAPED")
-    except OSError:
-        pass
-""",
-    )
-    assert result.ok
-    assert "token-1234" not in result.stdout and "RHO_EOS" not in result.stdout
-
-
-def test_no_open_file_of_this_process_is_inherited(backend: Backend, tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("the secret")
-    with (tmp_path / "secret").open() as file:
-        os.set_inheritable(file.fileno(), True)
-        result = attack(
-            backend,
-            """
-import os
-for fd in range(3, 256):
-    try:
-        os.set_blocking(fd, False)
-        print(os.pread(fd, 100, 0))
-    except OSError:
-        pass
-""",
-        )
-    assert "the secret" not in result.stdout
-
-
-def test_a_fork_bomb_stays_within_the_process_limit(backend: Backend) -> None:
-    start = time.monotonic()
-    result = attack(
-        backend,
-        "import ctypes, os\nctypes.CDLL(None).prctl(15, b'rhoeosbomb')\n"
-        "while True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
+#: What takes too much, its limits, and what it is told; `killed_by` where it is not told but ended.
+GREEDY: dict[str, tuple[str, Limits, set[str]]] = {
+    "processes": (
+        f"{MARKED}while True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
         Limits(wall_seconds=2),
-    )
-    assert not result.ok and result.timed_out
-    assert time.monotonic() - start < 60
-    assert processes_with("rhoeosbomb") == []
-
-
-def test_a_thread_bomb_stays_within_the_process_limit(backend: Backend) -> None:
-    result = attack(
-        backend,
+        {"wall time", "cpu time"},
+    ),
+    "threads": (
         "import threading, time\nfor _ in range(500):\n"
         "    threading.Thread(target=time.sleep, args=(60,)).start()\nprint('ESCAPED')",
-    )
-    assert not result.ok and "can't start new thread" in result.stderr
-
-
-def test_ten_gigabytes_are_refused(backend: Backend) -> None:
-    result = attack(backend, "x = bytearray(10 << 30)\nprint('ESCAPED')")
-    assert not result.ok and "MemoryError" in result.stderr
-
-
-def test_memory_that_grows_bit_by_bit_is_refused(backend: Backend) -> None:
-    result = attack(
-        backend,
+        SHORT,
+        {"can't start new thread"},
+    ),
+    "ten gigabytes": ("x = bytearray(10 << 30)\nprint('ESCAPED')", SHORT, {"MemoryError"}),
+    "memory bit by bit": (
         "x = []\nwhile True:\n    x.append(bytearray(16 << 20))",
         Limits(cpu_seconds=5, memory_bytes=256 << 20),
-    )
-    assert not result.ok and "MemoryError" in result.stderr
-
-
-def test_the_work_folder_cannot_be_filled_beyond_its_size(backend: Backend) -> None:
-    result = run_python(
-        """
-written = 0
-try:
-    for number in range(100):
-        with open(f"file{number}", "wb", buffering=0) as file:
-            written += file.write(bytes(1 << 20))
-except OSError as error:
-    print(error.strerror)
-print(written)
-""",
-        limits=Limits(folder_bytes=8 << 20),
-        backend=backend,
-    )
-    assert result.stdout.startswith("No space left on device")
-    assert int(result.stdout.split()[-1]) <= 8 << 20
-
-
-def test_a_file_cannot_grow_beyond_its_limit(backend: Backend) -> None:
-    result = run_python(
-        "open('big', 'wb').write(bytes(2 << 20))",
-        limits=Limits(file_bytes=1 << 20),
-        backend=backend,
-    )
-    assert not result.ok and "File too large" in result.stderr
-
-
-def test_an_infinite_loop_runs_out_of_cpu_time(backend: Backend) -> None:
-    result = attack(backend, "while True:\n    pass")
-    assert not result.ok and result.timed_out
-    assert result.killed_by == "cpu time"
-
-
-def test_a_loop_that_ignores_the_warning_is_killed(backend: Backend) -> None:
-    result = attack(
-        backend,
+        {"MemoryError"},
+    ),
+    "a large file": (
+        "open('big', 'wb').write(bytes(2 << 20))\nprint('ESCAPED')",
+        Limits(file_bytes=1 << 20),
+        {"File too large"},
+    ),
+    "a full folder": (
+        "for number in range(9):\n"
+        "    open(f'{number}', 'wb', buffering=0).write(bytes(1 << 20))\nprint('ESCAPED')",
+        Limits(folder_bytes=8 << 20),
+        {"No space left on device"},
+    ),
+    "a loop": ("while True:\n    pass", SHORT, {"cpu time"}),
+    "a loop that ignores the warning": (
         "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True:\n    pass",
-    )
-    assert not result.ok and result.killed_by in ("SIGKILL", "wall time")
+        SHORT,
+        {"SIGKILL", "wall time"},
+    ),
+    "sleep": ("import time\ntime.sleep(600)", Limits(wall_seconds=1), {"wall time"}),
+    **{
+        f"a gigabyte of {stream}": (
+            f"import sys\nfor _ in range(1024):\n    sys.{stream}.write('x' * (1 << 20))",
+            Limits(wall_seconds=120, cpu_seconds=20),
+            {"output"},
+        )
+        for stream in ("stdout", "stderr")
+    },
+    "recursion": (
+        "def f(x):\n    return f(x + 1)\nf(0)",
+        SHORT,
+        {"RecursionError", "MemoryError", "SIGSEGV", "cpu time"},
+    ),
+    "recursion without a limit": (
+        "import sys\nsys.setrecursionlimit(10**9)\ndef f(x):\n    return f(x + 1)\nf(0)",
+        SHORT,
+        {"RecursionError", "MemoryError", "SIGSEGV", "cpu time"},
+    ),
+    "recursion of a list": (
+        "import sys\nsys.setrecursionlimit(10**9)\nx = 0\nfor _ in range(10**6): x = [x]\nstr(x)",
+        SHORT,
+        {"RecursionError", "MemoryError", "SIGSEGV", "cpu time"},
+    ),
+    "a crash": ("import ctypes\nctypes.string_at(0)", SHORT, {"SIGSEGV"}),
+    "any signal": (
+        "import os, signal\nos.kill(os.getpid(), signal.SIGRTMIN + 3)",
+        SHORT,
+        {f"signal {signal.SIGRTMIN + 3}"},
+    ),
+    "everything in sight": (
+        "import os, signal\nos.kill(-1, signal.SIGKILL)\nos.kill(os.getpid(), 9)",
+        SHORT,
+        {"SIGKILL", "ProcessLookupError"},
+    ),
+}
 
 
-def test_sleeping_runs_out_of_wall_time(backend: Backend) -> None:
-    result = attack(backend, "import time\ntime.sleep(600)", Limits(wall_seconds=1))
-    assert not result.ok and result.timed_out
-    assert result.killed_by == "wall time" and result.exit_code is None
-    assert result.seconds < 60
-
-
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_gigabyte_of_output_is_cut_off(backend: Backend, stream: str) -> None:
-    result = attack(
-        backend,
-        f"import sys\nfor _ in range(1024):\n    sys.{stream}.write('x' * (1 << 20))",
-        Limits(wall_seconds=120, cpu_seconds=20),
-    )
-    assert not result.ok and result.killed_by == "output"
+@pytest.mark.parametrize("greed", GREEDY)
+def test_who_takes_too_much_only_hurts_itself(backend: Backend, greed: str) -> None:
+    code, limits, told = GREEDY[greed]
+    result = attack(backend, code, limits)
+    assert not result.ok
+    assert result.killed_by in told or any(each in result.stderr for each in told), result
+    assert result.timed_out == (result.killed_by in ("cpu time", "wall time"))
     assert len(result.stdout) + len(result.stderr) < 2 << 20
 
 
-def test_a_daemon_does_not_outlive_the_run(backend: Backend) -> None:
-    result = run_python(
-        """
-import ctypes, os, signal, time
+#: What leaves somebody behind, or sends signals; it ends as it wants, and nothing else does.
+RESTLESS = {
+    "a daemon that lets go of everything": f"""{MARKED}
+import signal
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        ctypes.CDLL(None).prctl(15, b"rhoeosdaemon")
         for number in range(1, 32):
-            try:
-                signal.signal(number, signal.SIG_IGN)
-            except (OSError, ValueError):
-                pass
+            attempt(lambda: signal.signal(number, signal.SIG_IGN))
         for fd in range(64):
-            try:
-                os.close(fd)
-            except OSError:
-                pass
+            attempt(lambda: os.close(fd))
         time.sleep(600)
     os._exit(0)
 os.wait()
 time.sleep(0.2)
+print("done")
 """,
-        backend=backend,
-    )
-    assert result.ok
-    assert result.seconds < 60
-    assert processes_with("rhoeosdaemon") == []
-
-
-def test_a_daemon_that_holds_the_output_open_does_not_block(backend: Backend) -> None:
-    result = run_python(
-        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\nprint('done')",
-        backend=backend,
-    )
-    assert result.ok and result.stdout == "done\n"
-    assert result.seconds < 60
-
-
-def test_the_parent_cannot_be_killed(backend: Backend) -> None:
-    result = attack(
-        backend,
-        f"""
+    "a daemon that holds the output open": f"""{MARKED}
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(600)
+print("done")
+""",
+    "signals to the parent": f"""
 import os, signal
 for pid in ({os.getpid()}, os.getppid(), 1):
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGALRM):
-        try:
-            os.kill(pid, number)
-        except OSError:
-            pass
-print("still here")
+        attempt(lambda: os.kill(pid, number))
+print("done")
 """,
-    )
-    assert result.ok and result.stdout == "still here\n"
+}
 
 
-def test_killing_everything_in_sight_is_not_a_pass(backend: Backend) -> None:
-    attack(backend, "import os, signal\nos.kill(-1, signal.SIGKILL)\nos.kill(os.getpid(), 9)")
-
-
-@pytest.mark.parametrize(
-    "leave",
-    [
-        "import os; os._exit(0)",
-        "import sys; sys.exit(0)",
-        "raise SystemExit",
-        "import os; os.execv('/bin/true', ['true'])",
-        "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
-        "import os; os.fork() or os._exit(0)",
-        "import builtins, sys; sys.excepthook = lambda *a: None; quit = exit = None; sys.exit()",
-        "import os, threading, time; threading.Timer(0, os._exit, [0]).start(); time.sleep(5)",
-        "print('ok passed True 0 1\\nended 0 1\\nready')\nimport os; os._exit(0)",
-        "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'ended 0 1\\n')\n"
-        "    except OSError: pass\nos._exit(0)",
-    ],
-)
-def test_ending_before_the_tests_is_not_a_pass(backend: Backend, leave: str) -> None:
-    code = f"def f():\n    return 1\n{leave}"
-    assert not run_python(code, tests="assert f() == 2", limits=SHORT, backend=backend).ok
-    called = "def f():\n" + "\n".join(f"    {line}" for line in leave.splitlines())
-    assert not run_python(called, tests="assert f() == 2", limits=SHORT, backend=backend).ok
-
-
-@pytest.mark.parametrize(
-    "trick",
-    [
-        "AssertionError = ValueError",
-        "import builtins; builtins.AssertionError = SystemExit",
-        "import os; os._exit = os.read = os.write = lambda *a: None",
-        "import sys; sys.modules.clear()",
-        "x = '''",
-        "if True:",
-        "import atexit, os; atexit.register(os._exit, 0)",
-        "import gc, sys; sys.setprofile(lambda *a: None)",
-    ],
-)
-def test_tampering_with_the_interpreter_is_not_a_pass(backend: Backend, trick: str) -> None:
-    code = f"def f():\n    return 1\n{trick}"
-    assert not run_python(code, tests="assert f() == 2", limits=SHORT, backend=backend).ok
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "def f(x):\n    return f(x + 1)\nf(0)",
-        "import sys\nsys.setrecursionlimit(10**9)\ndef f(x):\n    return f(x + 1)\nf(0)",
-        "import sys\nsys.setrecursionlimit(10**9)\nx = 0\nfor _ in range(10**6): x = [x]\nstr(x)",
-    ],
-)
-def test_deep_recursion_only_hurts_itself(backend: Backend, code: str) -> None:
-    result = attack(backend, code)
-    assert not result.ok
-    hurt = any(name in result.stderr for name in ("RecursionError", "MemoryError"))
-    assert hurt or result.killed_by in ("SIGSEGV", "cpu time")
-
-
-def test_a_crash_of_the_interpreter_is_reported_by_its_signal(backend: Backend) -> None:
-    result = attack(backend, "import ctypes\nctypes.string_at(0)")
-    assert (result.killed_by, result.exit_code) == ("SIGSEGV", -signal.SIGSEGV)
-
-
-def test_any_signal_is_reported(backend: Backend) -> None:
-    result = attack(backend, "import os, signal\nos.kill(os.getpid(), signal.SIGRTMIN + 3)")
-    assert result.killed_by == f"signal {signal.SIGRTMIN + 3}"
+@pytest.mark.parametrize("code", RESTLESS)
+def test_nothing_outlives_the_run_and_the_parent_lives(backend: Backend, code: str) -> None:
+    result = attack(backend, RESTLESS[code])
+    assert result.ok and result.stdout == "done\n"
 
 
 def test_code_has_no_privileges_and_cannot_gain_any(backend: Backend) -> None:

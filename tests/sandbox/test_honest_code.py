@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rho_sandbox import (
@@ -25,7 +26,7 @@ from rho_sandbox import (
 )
 from rho_sandbox import run as sandbox_run
 from rho_sandbox.launch import Setup
-from tests.support import require, wait_until
+from tests.support import processes, require, wait_until
 
 
 def test_a_program_reads_its_input_and_writes_its_output(backend: Backend) -> None:
@@ -50,23 +51,29 @@ def test_large_code_and_input_arrive_whole(backend: Backend) -> None:
     assert result.stdout == f"{size} {size}\n"
 
 
-def test_tests_see_what_the_code_defined(backend: Backend) -> None:
-    code = "def f(x):\n    return x + 1"
-    assert run_python(code, tests="assert f(1) == 2", backend=backend).ok
-
-
-def test_a_failed_test_is_named(backend: Backend) -> None:
-    result = run_python(
-        "def f(x):\n    return x", tests="assert f(1) == 1\nassert f(2) == 3", backend=backend
-    )
-    assert (result.ok, result.exit_code) == (False, 1)
-    assert result.stderr.endswith("AssertionError\nin test: assert f(2) == 3\n")
-    assert "sandbox" not in result.stderr
-
-
-def test_a_syntax_error_is_a_failure_of_the_code(backend: Backend) -> None:
-    result = run_python("def f(:", tests="pass", backend=backend)
-    assert not result.ok and "SyntaxError" in result.stderr
+@pytest.mark.parametrize(
+    ("code", "tests", "said"),
+    [
+        ("def f(x):\n    return x + 1", "assert f(1) == 2", None),
+        (
+            "def f(x):\n    return x",
+            "assert f(1) == 1\nassert f(2) == 3",
+            "AssertionError\nin test: assert f(2) == 3\n",
+        ),
+        (
+            "def f(x):\n    return 1 / x",
+            "assert f(0)",
+            "ZeroDivisionError: division by zero\nin test: assert f(0)\n",
+        ),
+        ("def f(:", "pass", "SyntaxError: invalid syntax\n"),
+    ],
+)
+def test_a_failed_test_is_named(backend: Backend, code: str, tests: str, said: str | None) -> None:
+    result = run_python(code, tests=tests, backend=backend)
+    assert (result.ok, result.exit_code) == ((said is None), int(said is not None))
+    assert result.stderr.endswith(said or "")
+    assert ("in the solution: line 2, in f" in result.stderr) == ("/" in code)
+    assert "sandbox" not in result.stderr and "inside" not in result.stderr
 
 
 def test_the_main_part_runs_for_a_program_and_not_for_a_module_under_test(backend: Backend) -> None:
@@ -119,19 +126,11 @@ def test_many_threads_can_run_code_at_once(backend: Backend) -> None:
 
 
 def test_no_file_descriptor_or_process_leaks(backend: Backend) -> None:
-    before = open_files(), children()
+    this = psutil.Process()
+    before = this.num_fds(), this.children()
     for code in ("pass", "import os; os._exit(3)", "while True: print('x' * 1000)"):
         run_python(code, backend=backend)
-    assert (open_files(), children()) == before
-
-
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def children() -> set[str]:
-    listed = Path("/proc/self/task").glob("*/children")
-    return {pid for file in listed for pid in file.read_text().split()}
+    assert (this.num_fds(), this.children()) == before
 
 
 def test_everything_ends_when_the_grader_is_killed(backend: Backend, tmp_path: Path) -> None:
@@ -141,29 +140,20 @@ def test_everything_ends_when_the_grader_is_killed(backend: Backend, tmp_path: P
     program = f"from rho_sandbox import Backend, run_python\n{call}"
     grader = subprocess.Popen([sys.executable, "-c", program])
     try:
-        wait_until(lambda: running("rhoeosorphan"))
+        wait_until(lambda: "rhoeosorphan" in processes())
     finally:
         grader.send_signal(signal.SIGKILL)
         grader.wait()
-    wait_until(lambda: not running("rhoeosorphan"))
-
-
-def running(name: str) -> bool:
-    for entry in Path("/proc").glob("[0-9]*/comm"):
-        try:
-            if entry.read_text().strip() == name:
-                return True
-        except OSError:
-            continue
-    return False
+    wait_until(lambda: "rhoeosorphan" not in processes())
 
 
 def test_it_works_without_privileges(backend: Backend, tmp_path: Path) -> None:
     """Root is the special case: as a plain user, the way leads through a user namespace."""
-    python = Path("/usr/bin/python3")
+    python = shutil.which("python3", path="/usr/bin")
+    recent = [python or "false", "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
     require(os.geteuid() == 0, "only root can become another user")
     require(shutil.which("setpriv") is not None, "setpriv is not installed")
-    require(python.exists() and python_version(python) >= (3, 11), "no system Python 3.11 or later")
+    require(subprocess.run(recent).returncode == 0, "no system Python 3.11 or later")
     package = Path(backends.__file__).parents[1]
     shared = Path("/tmp") / f"rho-eos-{os.getpid()}-{backend}"
     shutil.copytree(package, shared, ignore=shutil.ignore_patterns("checkpoints", "__pycache__"))
@@ -187,13 +177,6 @@ def test_it_works_without_privileges(backend: Backend, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "1000\n"), done.stderr
 
 
-def python_version(python: Path) -> tuple[int, int]:
-    program = "import sys; print(*sys.version_info[:2])"
-    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
-    major, minor = done.stdout.split()
-    return int(major), int(minor)
-
-
 @pytest.fixture
 def nothing_works(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine without bubblewrap whose kernel refuses new namespaces."""
@@ -207,7 +190,7 @@ def nothing_works(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     backends.probe.cache_clear()
 
 
-def test_without_a_sandbox_code_is_refused(nothing_works: None) -> None:
+def test_without_a_sandbox_code_is_refused_unless_unsafe_is_asked_for(nothing_works: None) -> None:
     """The reason of each backend is named; bubblewrap's may be that it is not installed."""
     with pytest.raises(NoSandboxError, match=r"bubblewrap: .+namespaces: unshare"):
         probe_backend()
@@ -215,38 +198,32 @@ def test_without_a_sandbox_code_is_refused(nothing_works: None) -> None:
         run_python("print('ran')")
     with pytest.raises(NoSandboxError, match=r"namespaces .*unshare"):
         run_python("print('ran')", backend=Backend.NAMESPACES)
-
-
-def test_without_a_sandbox_unsafe_must_be_asked_for(nothing_works: None) -> None:
     assert probe_backend(unsafe=True) is Backend.UNSAFE
 
 
 def test_a_real_sandbox_is_preferred_even_where_unsafe_is_allowed(backend: Backend) -> None:
-    assert probe_backend(unsafe=True) is probe_backend()
-    assert probe_backend() is not Backend.UNSAFE
+    assert probe_backend(unsafe=True) is probe_backend() is not Backend.UNSAFE
 
 
-def test_a_missing_bubblewrap_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+#: A `bwrap` that confines nothing: the probe believes what it sees.
+LEAKY = '#!/bin/sh\nwhile [ "$1" != "--" ]; do shift; done\nshift\nexec "$@"\n'
+
+
+@pytest.mark.parametrize("leaky", [True, False])
+def test_a_sandbox_that_is_missing_or_leaks_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, leaky: bool
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}" if leaky else str(tmp_path))
+    if leaky:
+        (tmp_path / "bwrap").write_text(LEAKY)
+        (tmp_path / "bwrap").chmod(0o755)
     backends.probe.cache_clear()
     try:
         reason = backends.unavailable(Backend.BUBBLEWRAP)
     finally:
         backends.probe.cache_clear()
-    assert reason == "bwrap is not installed"
-
-
-def test_a_sandbox_that_leaks_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The probe believes what it sees: a `bwrap` that confines nothing does not pass."""
-    fake = tmp_path / "bwrap"
-    fake.write_text('#!/bin/sh\nwhile [ "$1" != "--" ]; do shift; done\nshift\nexec "$@"\n')
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    backends.probe.cache_clear()
-    try:
-        assert backends.unavailable(Backend.BUBBLEWRAP) is not None
-    finally:
-        backends.probe.cache_clear()
+    assert reason is not None
+    assert leaky or reason == "bwrap is not installed"
 
 
 def test_the_unsafe_backend_still_has_limits_and_an_honest_verdict() -> None:
@@ -258,21 +235,13 @@ def test_the_unsafe_backend_still_has_limits_and_an_honest_verdict() -> None:
     loop = run_python("while True: pass", limits=Limits(cpu_seconds=1), backend=unsafe)
     assert loop.killed_by == "cpu time"
     assert "MemoryError" in run_python("bytearray(10 << 30)", backend=unsafe).stderr
-
-
-def test_without_confinement_a_daemon_that_holds_the_output_open_does_not_block() -> None:
     daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(20)\n"
-    result = run_python(f"{daemon}print('done')", backend=Backend.UNSAFE)
-    assert result.ok and result.stdout == "done\n"
-    assert result.seconds < 15
+    result = run_python(f"{daemon}print('done')", backend=unsafe)  # it holds the output open
+    assert result.ok and result.stdout == "done\n" and result.seconds < 15
 
 
-@pytest.mark.parametrize("confined", [True, False])
-def test_a_deep_tree_is_cleaned_up(
-    backend: Backend, confined: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    deep = """
+TREES = {
+    "deep": """
     import os
     top = os.getcwd()
     os.mkdir("shut")
@@ -283,19 +252,9 @@ def test_a_deep_tree_is_cleaned_up(
         os.chdir("d")
     os.symlink(top, "link")
     os.chmod(f"{top}/shut", 0)
-    """
-    used = backend if confined else Backend.UNSAFE
-    result = run_python(textwrap.dedent(deep), backend=used)
-    assert result.ok, result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_names_that_stand_in_the_way_are_cleaned_up(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Folders are moved before they are removed: to names that the code cannot have taken."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    code = """
+    """,
+    # Folders are moved before they are removed: to names that the code cannot have taken.
+    "of names that stand in the way": """
     import os
     for number in range(50):
         os.makedirs(f".rho-eos-{number}/full/of/folders")
@@ -304,8 +263,18 @@ def test_names_that_stand_in_the_way_are_cleaned_up(
     os.mkfifo("a/b/fifo")
     os.symlink("/", "a/root")
     os.makedirs(b"\\xff\\n/x/y")
-    """
-    result = run_python(textwrap.dedent(code), backend=Backend.UNSAFE)
+    """,
+}
+
+
+@pytest.mark.parametrize("confined", [True, False])
+@pytest.mark.parametrize("tree", TREES)
+def test_any_tree_is_cleaned_up(
+    backend: Backend, tree: str, confined: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    used = backend if confined else Backend.UNSAFE
+    result = run_python(textwrap.dedent(TREES[tree]), backend=used)
     assert result.ok, result.stderr
     assert list(tmp_path.iterdir()) == []
 

@@ -5,7 +5,6 @@ import textwrap
 import pytest
 
 from rho_sandbox import Backend, run_python
-from rho_sandbox.inside import judge
 from tests.support import require
 
 VALUES = [
@@ -58,9 +57,9 @@ def test_values_go_there_and_back(backend: Backend) -> None:
     passes(backend, code, imports + checks)
 
 
-def test_subclasses_are_what_they_are_a_subclass_of(backend: Backend) -> None:
-    passes(
-        backend,
+#: Honest solutions, and tests that hold for them.
+HONEST = {
+    "subclasses are what they are a subclass of": (
         """
         import collections, enum
         Point = collections.namedtuple("Point", "x y")
@@ -75,27 +74,8 @@ def test_subclasses_are_what_they_are_a_subclass_of(backend: Backend) -> None:
         assert point == (1, 2) and point.y == 2
         assert (level, names, counts) == (1, ["a", "b"], {"a": 1})
         """,
-    )
-
-
-def test_numpy_goes_by_value(backend: Backend) -> None:
-    found = run_python("import numpy", backend=backend)
-    require(found.ok, "numpy is not installed for the sandbox")
-    passes(
-        backend,
-        "import numpy as np\ndef f(x):\n    return np.array(x) * 2, np.int64(3), np.float32(0.5)",
-        """
-        import numpy
-        array, whole, part = f([1, 2])
-        assert (array == numpy.array([2, 4])).all() and (whole, part) == (3, 0.5)
-        assert np.array_equal(array, [2, 4])
-        """,
-    )
-
-
-def test_arguments_are_changed_in_place(backend: Backend) -> None:
-    passes(
-        backend,
+    ),
+    "arguments are changed in place": (
         """
         def change(items, table, seen):
             items.sort()
@@ -110,12 +90,8 @@ def test_arguments_are_changed_in_place(backend: Backend) -> None:
         assert result is items and items[2] is table and table["new"] is seen and seen == {9}
         assert items[:2] == [1, 3]
         """,
-    )
-
-
-def test_classes_objects_and_their_members(backend: Backend) -> None:
-    passes(
-        backend,
+    ),
+    "classes objects and their members": (
         """
         class Node:
             made = 0
@@ -163,12 +139,8 @@ def test_classes_objects_and_their_members(backend: Backend) -> None:
             raise ValueError("kept")
         assert b.value == "kept"
         """,
-    )
-
-
-def test_functions_generators_and_coroutines(backend: Backend) -> None:
-    passes(
-        backend,
+    ),
+    "functions generators and coroutines": (
         """
         def count(n):
             while True:
@@ -193,12 +165,8 @@ def test_functions_generators_and_coroutines(backend: Backend) -> None:
         assert apply(adder(1), [1]) == [2] and list(doubled([1, 2])) == [2, 4]
         assert asyncio.run(later(4)) == 4
         """,
-    )
-
-
-def test_errors_are_of_the_same_class(backend: Backend) -> None:
-    passes(
-        backend,
+    ),
+    "errors are of the same class": (
         """
         import json
         class TooSmall(ValueError):
@@ -232,59 +200,65 @@ def test_errors_are_of_the_same_class(backend: Backend) -> None:
         except TooSmall:
             pass
         """,
-    )
-
-
-def test_errors_in_the_solution_are_located(backend: Backend) -> None:
-    result = run_python("def f(x):\n    return 1 / x", tests="assert f(0)", backend=backend)
-    assert "in the solution: line 2, in f" in result.stderr
-    assert result.stderr.endswith("ZeroDivisionError: division by zero\nin test: assert f(0)\n")
-    assert "sandbox" not in result.stderr and "inside" not in result.stderr
-
-
-def test_tests_see_the_names_of_the_solution_as_they_are_now(backend: Backend) -> None:
-    passes(
-        backend,
+    ),
+    "tests see the names of the solution as they are now": (
         "import math as m\ncount = 0\ndef f():\n    global count\n    count += 1",
         "f()\nf()\nclass Case:\n    seen = count\nassert Case.seen == 2\n"
         "assert [count for _ in 'a'] == [2]\nassert count == 2 and m.floor(2.5) == 2\n"
         "def inner():\n    return count\n"
         "f()\nassert inner() == 3\ntry:\n    missing\n    assert False\nexcept NameError: pass",
-    )
+    ),
+    "a function may be called like a builtin": (
+        "def sum(a, b):\n    return a * b",
+        "assert sum(2, 3) == 6",
+    ),
+    "a large answer arrives": (
+        "def f(n):\n    return list(range(n)), 'x' * n",
+        "assert f(10**5)[0][-1] == 99999",
+    ),
+    "deep answers and cycles fail cleanly": (
+        """
+        def deep():
+            x = []
+            for _ in range(10**5):
+                x = [x]
+            return x
+        def cycle():
+            x = [1]
+            x.append(x)
+            return x
+        """,
+        """
+        x = cycle()
+        assert x[1] is x and x[0] == 1
+        try:
+            deep()
+            assert False
+        except RecursionError:
+            pass
+        """,
+    ),
+}
 
 
-def test_tests_may_define_classes_of_their_own(backend: Backend) -> None:
+@pytest.mark.parametrize("what", HONEST)
+def test_tests_see_a_solution_as_if_it_were_theirs(backend: Backend, what: str) -> None:
+    passes(backend, *HONEST[what])
+
+
+def test_numpy_goes_by_value(backend: Backend) -> None:
+    found = run_python("import numpy", backend=backend)
+    require(found.ok, "numpy is not installed for the sandbox")
     passes(
         backend,
-        "def area(shape):\n    shape.seen = True\n    return shape.width * shape.height()",
+        "import numpy as np\ndef f(x):\n    return np.array(x) * 2, np.int64(3), np.float32(0.5)",
         """
-        import dataclasses
-        @dataclasses.dataclass
-        class Shape:
-            width: "int"
-            def height(self):
-                return 3
-        shape = Shape(2)
-        assert area(shape) == 6 and shape.seen
+        import numpy
+        array, whole, part = f([1, 2])
+        assert (array == numpy.array([2, 4])).all() and (whole, part) == (3, 0.5)
+        assert np.array_equal(array, [2, 4])
         """,
     )
-
-
-def test_a_function_may_be_called_like_a_builtin(backend: Backend) -> None:
-    passes(backend, "def sum(a, b):\n    return a * b", "assert sum(2, 3) == 6")
-
-
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        ("import a\nx = 1\nassert f(a, x, y.z)", {"f", "y"}),
-        ("def check(c):\n    assert abs(c(1) - d) < 1\ncheck(f)", {"abs", "d", "f"}),
-        ("for i in g:\n    [h(j) for j in i]", {"g", "h"}),
-        ("class A(B):\n    def m(self): return self.n + o", {"B", "o"}),
-    ],
-)
-def test_the_names_that_tests_do_not_bind(source: str, names: set[str]) -> None:
-    assert judge.free_names(source) == names
 
 
 def test_the_output_of_both_is_kept_in_order(backend: Backend) -> None:
@@ -294,33 +268,3 @@ def test_the_output_of_both_is_kept_in_order(backend: Backend) -> None:
         backend=backend,
     )
     assert result.ok and result.stdout == "a\nb\nc\nb\n"
-
-
-def test_a_large_answer_arrives(backend: Backend) -> None:
-    passes(
-        backend, "def f(n):\n    return list(range(n)), 'x' * n", "assert f(10**5)[0][-1] == 99999"
-    )
-
-
-def test_deep_answers_and_cycles_fail_cleanly(backend: Backend) -> None:
-    code = """
-    def deep():
-        x = []
-        for _ in range(10**5):
-            x = [x]
-        return x
-    def cycle():
-        x = [1]
-        x.append(x)
-        return x
-    """
-    tests = """
-    x = cycle()
-    assert x[1] is x and x[0] == 1
-    try:
-        deep()
-        assert False
-    except RecursionError:
-        pass
-    """
-    passes(backend, code, tests)

@@ -1,213 +1,46 @@
 """Code that tries to give itself a pass, or to learn what its tests expect.
 
-The solution is wrong each time: `f()` is 1 and the tests want 2.
+The solution is wrong each time: `f()` is 1, or what it found of the tests, which want 2.
 """
 
+import secrets
 import textwrap
-from dataclasses import replace
 
 import pytest
 
 from rho_eos.evals import Sample
 from rho_eos.evals.graders.python_tests import running_in
 from rho_eos.evals.tasks.code_task import HumanEval
-from rho_sandbox import Backend, Limits, run_python
+from rho_sandbox import DEFAULT_LIMITS, Backend, Limits
+from tests.sandbox.hostile import judged
+from tests.sandbox.tricks_of_interpreter import OF_INTERPRETER
+from tests.sandbox.tricks_of_process import OF_PROCESS
 
-SHORT = Limits(wall_seconds=10, cpu_seconds=2, memory_bytes=512 << 20)
-
-WRONG = "def f(*arguments):\n    return 1\n"
-
-ON_LOADING = {
-    "builtins: exec does nothing": "import builtins\nbuiltins.exec = lambda *a: None",
-    "builtins: compile gives an empty program": """
-        import builtins
-        real = builtins.compile
-        builtins.compile = lambda *a, **k: real("", "", "exec")
-    """,
-    "builtins: everything is equal": """
-        import builtins, operator
-        operator.eq = operator.__eq__ = lambda *a: True
-        builtins.AssertionError = type("Quiet", (SystemExit,), {})
-    """,
-    "frames: replace the programs that are to run": """
-        import sys
-        frame = sys._getframe()
-        while frame is not None:
-            for value in list(frame.f_locals.values()):
-                if isinstance(value, list):
-                    value[:] = [compile("", "", "exec")] * len(value)
-                if isinstance(value, dict) and "tests" in value:
-                    value["tests"] = ""
-            frame = frame.f_back
-    """,
-    "frames: replace the tests of the first frame": """
-        import sys
-        sys._getframe(1).f_locals["programs"][1] = compile("", "", "exec")
-    """,
-    "gc: replace every function that judges": """
-        import gc, types
-        for thing in gc.get_objects():
-            if isinstance(thing, types.FunctionType) and thing.__name__ in (
-                "judge", "report", "show", "work", "with_tests", "_read_result", "__missing__"
-            ):
-                thing.__code__ = (lambda *a, **k: None).__code__
-    """,
-    "atexit: leave with success": "import atexit, os\natexit.register(os._exit, 0)",
-    "threads: leave with success in a moment": """
-        import os, threading, time
-        threading.Thread(target=lambda: (time.sleep(0.05), os._exit(0)), daemon=True).start()
-    """,
-    "sys.modules: other modules for the reporter": """
-        import sys, types
-        for name in list(sys.modules):
-            if name.startswith("inside") or name in ("os", "marshal", "select", "struct", "json"):
-                sys.modules[name] = types.ModuleType(name)
-    """,
-    "signals: a handler that leaves with success": """
-        import os, signal
-        for number in range(1, 32):
-            try:
-                signal.signal(number, lambda *a: os._exit(0))
-            except (OSError, ValueError):
-                pass
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-    """,
-    "output: say that it passed": """
-        import os, sys
-        print("ended 0 1\\nready\\npassed", flush=True)
-        print("ended 0 1\\npassed", file=sys.stderr, flush=True)
-    """,
-    "exit status: SystemExit": "raise SystemExit(0)",
-    "exit status: os._exit": "import os\nos._exit(0)",
-    "exit status: another program": "import os\nos.execv('/bin/true', ['true'])",
-    "descriptors: a verdict on each": """
-        import os
-        for fd in range(3, 128):
-            for word in (b"passed", b"finished", b"ended 0 1\\n"):
-                try:
-                    os.write(fd, word)
-                except OSError:
-                    pass
-        os._exit(0)
-    """,
-    "descriptors: hand back whatever waits in them": """
-        import os
-        waiting = []
-        for fd in range(3, 128):
-            try:
-                os.set_blocking(fd, False)
-                waiting.append(os.read(fd, 64))
-            except OSError:
-                pass
-        for fd in range(3, 128):
-            for token in waiting:
-                try:
-                    os.write(fd, token)
-                except OSError:
-                    pass
-        os._exit(0)
-    """,
-    "descriptors: fill the pipes with answers beforehand": """
-        import os
-        yes = b"=1"
-        for fd in range(3, 128):
-            try:
-                os.set_blocking(fd, False)
-                for _ in range(100):
-                    os.write(fd, len(yes).to_bytes(4, "little") + yes)
-            except OSError:
-                pass
-    """,
-    "settrace: skip the assertions": """
-        import sys
-        def trace(frame, event, argument):
-            if frame.f_code.co_filename == "<tests>":
-                frame.f_lineno += 1
-            return trace
-        sys.settrace(trace)
-        sys.setprofile(lambda *a: None)
-        import threading
-        threading.settrace(trace)
-    """,
-    "import hooks: other modules for the tests": """
-        import sys, types
-        class Finder:
-            def find_spec(self, name, path=None, target=None):
-                import os
-                os._exit(0)
-        sys.meta_path.insert(0, Finder())
-        sys.path_hooks.insert(0, Finder)
-        sys.path.insert(0, "/sandbox")
-        open("/sandbox/math.py", "w").write("import os; os._exit(0)")
-        open("/sandbox/sitecustomize.py", "w").write("import os; os._exit(0)")
-    """,
-    "reporter: other json, struct and os.write": """
-        import json, os, struct
-        struct.Struct = struct.pack = struct.unpack = json.dumps = lambda *a, **k: b"passed"
-        real = os.write
-        os.write = lambda fd, data: real(fd, b"passed")
-    """,
-    "ptrace: take over the other processes": """
-        import ctypes
-        libc = ctypes.CDLL(None)
-        for pid in range(1, 20):
-            libc.ptrace(16, pid, None, None)
-            libc.ptrace(0x4206, pid, None, None)
-    """,
-    "memory: write into the other processes": """
-        import ctypes, os
-        libc = ctypes.CDLL(None)
-        for pid in range(1, 20):
-            try:
-                open(f"/proc/{pid}/mem", "r+b").write(b"passed")
-            except OSError:
-                pass
-    """,
-    "kill: end the reporter": """
-        import os, signal, time
-        if os.fork() == 0:
-            time.sleep(0.05)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-                for pid in range(1, 20):
-                    if pid not in (os.getpid(), os.getppid()):
-                        try:
-                            os.kill(pid, number)
-                        except OSError:
-                            pass
-            os._exit(0)
-    """,
-    "fork: go on as two": "import os\nos.fork()",
-    "names: bring other builtins": """
-        abs = round = float = int = len = set = sorted = str = lambda *a, **k: 2
-        print = exec = eval = isinstance = lambda *a, **k: True
-    """,
-    "names: a file for every name of the tests": """
-        def __getattr__(name):
-            return 2
-        class Everything(dict):
-            def __missing__(self, name):
-                return 2
-        import sys
-        sys.modules[__name__].__dict__.update({"__builtins__": Everything(), "__missing__": 2})
-    """,
-}
+TRICKS = OF_INTERPRETER | OF_PROCESS
+TESTS = """
+import math
+assert math.floor(2.5) == 2
+answer = f(2)
+assert answer == "{secret}" or (answer == 2 and abs(answer - 2) < 0.1)
+"""
 
 
-#: The second of the two stays until the time is over; it has had its say long before.
-LIMITS = {"fork: go on as two": replace(SHORT, wall_seconds=4)}
-
-
-@pytest.mark.parametrize("trick", list(ON_LOADING))
+@pytest.mark.parametrize("trick", TRICKS)
 @pytest.mark.parametrize("moment", ["on loading", "when called"])
 def test_a_trick_is_not_a_pass(backend: Backend, trick: str, moment: str) -> None:
-    code = textwrap.dedent(ON_LOADING[trick]).strip()
+    secret, code = f"MARK_{secrets.token_hex(8)}", textwrap.dedent(TRICKS[trick]).strip()
+    answer = "    return found[-1] if found else 1\n"
     if moment == "on loading":
-        program = f"{WRONG}{code}\n"
+        program = f"def f(*arguments):\n{answer}{code}\n"
     else:
-        program = f"def f(*arguments):\n{textwrap.indent(code, '    ')}\n    return 1\n"
-    tests = "import math\nassert math.floor(2.5) == 2\nassert f() == 2\nassert abs(f() - 2) < 0.1"
-    result = run_python(program, tests=tests, limits=LIMITS.get(trick, SHORT), backend=backend)
+        code = textwrap.indent(code, "    ")
+        program = f"def f(*arguments):\n    global found\n{code}\n{answer}"
+    # These stay until the time is over; they have had their say long before.
+    stays = trick.startswith(("fork", "builtins: the comparison"))
+    limits = Limits(wall_seconds=4 if stays else 10, cpu_seconds=2, memory_bytes=512 << 20)
+    result = judged(backend, f"found = []\n{program}", TESTS.format(secret=secret), limits)
     assert not result.ok, result
+    assert secret not in result.stdout
 
 
 ANSWERS = {
@@ -246,7 +79,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("answer", list(ANSWERS))
+@pytest.mark.parametrize("answer", ANSWERS)
 def test_an_answer_does_not_decide_whether_it_is_right(backend: Backend, answer: str) -> None:
     body = textwrap.indent(textwrap.dedent(ANSWERS[answer]).strip(), "    ")
     classes = "".join(f"class A{base}({base}):\n{body}\n" for base in BASES)
@@ -264,7 +97,7 @@ def test_an_answer_does_not_decide_whether_it_is_right(backend: Backend, answer:
                     continue
                 print("PASSED", base, question.__name__)
         """)
-    result = run_python(program, tests=tests, limits=SHORT, backend=backend)
+    result = judged(backend, program, tests)
     assert result.ok and result.stdout == "", result
 
 
@@ -288,9 +121,9 @@ def test_expected_values_are_nowhere_in_the_memory_of_the_code(backend: Backend)
         return found
     """
     code, marker = textwrap.dedent(code), "'MARKER_OF_THE_TESTS'"
-    hidden = run_python(code, tests=f"expected = {marker}\nassert scan() == 0", backend=backend)
+    hidden = judged(backend, code, f"expected = {marker}\nassert scan() == 0", DEFAULT_LIMITS)
     assert hidden.ok, hidden
-    seen = run_python(f"{code}\nx = {marker}", tests="assert scan() > 0", backend=backend)
+    seen = judged(backend, f"{code}\nx = {marker}", "assert scan() > 0", DEFAULT_LIMITS)
     assert seen.ok, "the search does not find what is there"
 
 
@@ -330,38 +163,24 @@ def test_what_the_tests_hand_over_does_not_lead_to_them(backend: Backend) -> Non
     assert reach(lambda x: x + secret, Thing(), (n for n in [7])) == ([], 23, 5, 7), reach(
         lambda x: x + secret, Thing(), (n for n in [7]))
     """
-    result = run_python(textwrap.dedent(code), tests=textwrap.dedent(tests), backend=backend)
+    result = judged(backend, code, tests)
     assert result.ok, result
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "b''",
-        "b'=' * 40",
-        "b'=i' + b'\\xff' * 8",
-        "b'=x(\\x02\\0\\0\\0sz'",
-        "b'#N'",
-        "b'=['",
-        "b'=E1'",
-    ],
-)
-def test_what_is_no_message_ends_the_tests_without_a_pass(backend: Backend, message: str) -> None:
+def test_what_is_no_message_ends_the_tests_without_a_pass(backend: Backend) -> None:
     """Also where a test catches everything."""
-    code = f"""
-    import os
-    def f():
-        message = {message}
-        for fd in range(3, 64):
-            try:
-                os.write(fd, len(message).to_bytes(4, "little") + message)
-            except OSError:
-                pass
-        return 2
-    """
-    tests = "try:\n    f()\nexcept BaseException:\n    pass\n"
-    result = run_python(textwrap.dedent(code), tests=tests, limits=SHORT, backend=backend)
-    assert not result.ok, result
+    noise = (b"", b"=" * 40, b"=i" + b"\xff" * 8, b"=x(\x02\0\0\0sz", b"#N", b"=[", b"=E1")
+    for message in noise:
+        code = f"""
+        import os
+        def f():
+            message = {message}
+            for fd in range(3, 64):
+                attempt(lambda: os.write(fd, len(message).to_bytes(4, "little") + message))
+            return 2
+        """
+        tests = "try:\n    f()\nexcept BaseException:\n    pass\n"
+        assert not judged(backend, code, tests).ok, message
 
 
 def test_helpers_of_a_humaneval_prompt_are_not_the_answers_to_replace(backend: Backend) -> None:

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import httpx
@@ -11,7 +12,9 @@ import openai
 import pytest
 
 from rho_eos import LLM
+from tests.checkpoints import write_checkpoint
 from tests.forks import Fork
+from tests.server.clients import Web
 from tests.server.plugin import PLUGIN
 
 MODEL = "random"
@@ -24,6 +27,15 @@ class Process:
     popen: Fork
     url: str
     log: Path
+
+    @cached_property
+    def web(self) -> Web:
+        return Web(self.url)
+
+    def end(self) -> None:
+        """It takes its leave in an orderly way."""
+        self.popen.terminate()
+        assert self.popen.wait(120) == 0, self.log.read_text()
 
     def client(self, key: str = "unused") -> openai.OpenAI:
         return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0)
@@ -60,8 +72,27 @@ def server(byte_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     log = tmp_path_factory.mktemp("server") / "log"
     process = start_server(byte_checkpoint, log)
     yield process
-    process.popen.terminate()
-    assert process.popen.wait(60) == 0, log.read_text()
+    process.end()
+
+
+@pytest.fixture(scope="session")
+def block_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a block diffusion model, with blocks of 16."""
+    return write_checkpoint(tmp_path_factory.mktemp("byte-blocks"), block_length=16)
+
+
+@pytest.fixture(scope="session")
+def block_llm(block_checkpoint: Path) -> LLM:
+    return LLM(str(block_checkpoint))
+
+
+@pytest.fixture(scope="session")
+def block_server(
+    block_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Process]:
+    process = start_server(block_checkpoint, tmp_path_factory.mktemp("block-server") / "log")
+    yield process
+    process.end()
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "policy.py"
@@ -78,16 +109,14 @@ def plugin_server(
     both = ("--plugin", str(plugin), "--plugin", str(EXAMPLE))
     process = start_server(byte_checkpoint, folder / "log", *both)
     yield process
-    process.popen.terminate()
-    assert process.popen.wait(60) == 0, process.log.read_text()
+    process.end()
+
+
+@pytest.fixture(scope="session")
+def web(server: Process) -> Web:
+    return server.web
 
 
 @pytest.fixture(scope="session")
 def client(server: Process) -> openai.OpenAI:
     return server.client()
-
-
-@pytest.fixture(scope="session")
-def llm(byte_checkpoint: Path) -> LLM:
-    """The same model without a server: what every answer is compared with."""
-    return LLM(str(byte_checkpoint))

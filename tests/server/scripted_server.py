@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
-import httpx
 import uvicorn
 
 from rho_eos.decoding.prediction import Prediction
@@ -17,9 +16,10 @@ from rho_eos.server.config import ServerConfig
 from rho_eos.server.run import listen, uvicorn_config
 from rho_eos.server.service import Service
 from rho_eos.text.ask import Ask, Request
-from rho_eos.text.preparation import decide, seeded
+from rho_eos.text.preparation import decide, samples
 from tests.requests import request as request_for
 from tests.scripted import SPECIAL, Script, ScriptedRunner, decode, encode, engine_of
+from tests.server.clients import Web
 from tests.support import wait_until
 
 MODEL = "scripted"
@@ -52,14 +52,16 @@ class ControlledRunner(ScriptedRunner):
 class BytePreparer:
     """As much of `Preparer` as a server touches; a prompt is its bytes."""
 
+    defaults: ClassVar[dict[str, Any]] = {}
+
     def prepare(self, ask: Ask) -> list[Request]:
         prompt: Any = ask.prompt
         if "messages" in prompt:
             text = "\n".join(message["content"] for message in prompt["messages"])
         else:
             text = prompt
-        samples = seeded(decide(ask, SPECIAL), ask.n)
-        return [request_for(ask.id, encode(text), params) for params in samples]
+        asked = samples(ask.id, decide(ask, SPECIAL), ask.n)
+        return [request_for(id, encode(text), params) for id, params in asked]
 
 
 class ScriptedLLM:
@@ -68,7 +70,8 @@ class ScriptedLLM:
     def __init__(self, runner: ScriptedRunner, max_rows: int = 32) -> None:
         self.engine = engine_of(runner, max_rows=max_rows)
         self.preparer = BytePreparer()
-        self.config = SimpleNamespace(model=MODEL, defaults={})
+        self.config = SimpleNamespace(model=MODEL)
+        self.checkpoint = SimpleNamespace(blocks=None, family=SimpleNamespace(caches=True))
         self.special = SPECIAL
         self.context_length = CONTEXT
 
@@ -80,10 +83,8 @@ class Scripted:
         self.runner = runner
         self.service = service
         self.url = url
-        self.http = httpx.Client(base_url=url, timeout=60, trust_env=False)
-
-    def chat(self, content: str = "?", **fields: Any) -> httpx.Response:
-        return self.http.post("/v1/chat/completions", json=chat_body(content, **fields))
+        self.http = Web(url)
+        self.chat = self.http.chat
 
     def metric(self, name: str) -> float:
         lines = self.http.get("/metrics").text.splitlines()

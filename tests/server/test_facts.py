@@ -1,34 +1,20 @@
 """The small endpoints: probes, metrics, the version, and what the playground asks."""
 
-import json
 import socket
-from types import SimpleNamespace
 
-import httpx
 import pytest
 
-from rho_eos import LLM, DecodeParams, __version__
-from rho_eos.config import EngineConfig
-from rho_eos.decoding.registry import policies
-from rho_eos.decoding.schema import parameters, schema
-from rho_eos.embedded.tasks import TASKS, held_out
+from rho_eos import LLM, DecodeParams
+from rho_eos.embedded.scope import EXAMPLE, NOTE
 from rho_eos.models.known import EMBEDDED
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.run import listen
-from tests.scripted import SPECIAL, says
-from tests.server.conftest import MODEL, Process
+from rho_eos.server.service import Service
+from rho_problems import TASKS, held_out
+from tests.scripted import says
+from tests.server.clients import Web
 from tests.server.scripted_server import ControlledRunner, serving
-
-
-def get(server: Process, path: str) -> httpx.Response:
-    return httpx.get(f"{server.url}{path}", timeout=60, trust_env=False)
-
-
-def test_probes_and_version(server: Process) -> None:
-    assert get(server, "/health").json() == {"status": "alive"}
-    assert get(server, "/ready").json() == {"status": "ready"}
-    assert get(server, "/version").json() == {"version": __version__}
 
 
 def test_an_answer_is_sent_as_soon_as_it_is_written() -> None:
@@ -40,25 +26,14 @@ def test_an_answer_is_sent_as_soon_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"policy": "fixed", "cache": "window"}], ids=str)
-def test_metrics_count_what_a_request_cost(
-    llm: LLM, server: Process, fields: dict[str, str]
-) -> None:
+def test_metrics_count_what_a_request_cost(llm: LLM, web: Web, fields: dict[str, str]) -> None:
     def read() -> dict[str, float]:
-        lines = get(server, "/metrics").text.splitlines()
-        return {
-            line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
-            for line in lines
-            if line[0] != "#"
-        }
+        lines = web.get("/metrics").text.splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line[0] != "#")
+        return {name: float(value) for name, value in pairs}
 
     before = read()
-    body = {"model": MODEL, "messages": [{"role": "user", "content": "count me"}]}
-    httpx.post(
-        f"{server.url}/v1/chat/completions",
-        json=body | {"initial_length": 48, "max_tokens": 96, **fields},
-        timeout=60,
-        trust_env=False,
-    ).raise_for_status()
+    web.chat("count me", initial_length=48, max_tokens=96, **fields).raise_for_status()
     after = read()
     params = DecodeParams(initial_length=48, max_new_tokens=96, **fields)
     want = llm.generate(["count me"], params)[0]
@@ -87,59 +62,20 @@ def test_metrics_count_what_a_request_cost(
         assert after[key] - before.get(key, 0) == pytest.approx(amount), name
 
 
-def test_refused_requests_are_counted_too() -> None:
+def test_refused_requests_are_counted_and_foreign_prompts_remarked_on() -> None:
     with serving(ControlledRunner(says("ok"))) as server:
         server.chat(policy="none such")  # found by the parameters' own check
         server.chat(no_such_field=1)  # found by the schema
-        server.chat(model="other")
-        assert server.metric('rho_eos_requests_total{outcome="invalid"}') == 3
-
-
-def test_the_playground_learns_what_it_needs(server: Process) -> None:
-    facts = get(server, "/v1/rho_eos/playground").json()
-    assert facts["model"] == MODEL
-    assert facts["max_prompt_tokens"] < 512 and facts["max_new_tokens"] < 512
-    assert facts["names"] == {"max_new_tokens": "max_tokens", "trace": None, "logprobs": None}
-    assert facts["defaults"] == {}
-    assert facts["panels"]["a"] == {"policy": "rho-eos"}
-    assert facts["panels"]["b"] == {"policy": "fixed", "initial_length": 256}
-    assert facts["infilling"]["policies"] == ["cal", "fixed"]  # this model has no EXPAND
-    assert facts["infilling"]["start"]["policy"] == "cal"
-    assert facts["implied"]["rho-eos"]["preset"] == {"sym": {"rho_low": 0.2}}
-    assert facts["implied"]["daedal"]["signal"] == {"density": {"rho_low": 0.4, "rho_high": 0.8}}
-    assert all(set(example) == {"task", "prompt"} for example in facts["examples"])
-    assert facts["examples"]
-
-
-def test_the_schema_of_all_policies_is_published(server: Process) -> None:
-    published = get(server, "/v1/rho_eos/schema").json()
-    assert published == json.loads(json.dumps(schema()))
-    assert published["axes"]["commit"]["quota"]["parameters"]["steps"]["optional"]
-    bodies = get(server, "/openapi.json").json()["components"]["schemas"]
-    for body in ("ChatRequest", "CompletionRequest"):
-        fields = bodies[body]["properties"]
-        assert set(parameters()) - set(fields) == {"max_new_tokens", "trace"}
-        assert fields["policy"]["anyOf"][0]["enum"] == list(policies())
-        assert "default" not in fields["threshold"]  # the rules have different ones
-        assert fields["temperature"]["default"] == 0
-        assert fields["threshold"]["description"] == parameters()["threshold"].help
+        assert server.metric('rho_eos_requests_total{outcome="invalid"}') == 2
+        server.service.llm.config.model = "tiny"  # what the server goes by
+        assert server.chat("Count to three.").json()["note"] == NOTE
+        assert "note" not in server.chat(EXAMPLE).json()
 
 
 @pytest.mark.parametrize("model", EMBEDDED)
 def test_an_embedded_model_comes_with_problems_of_all_its_tasks(model: str) -> None:
-    facts = playground_facts(
-        SimpleNamespace(  # type: ignore[arg-type]
-            llm=SimpleNamespace(
-                context_length=1024,
-                config=EngineConfig(model=model, defaults={"cache": "window"}),
-                special=SPECIAL,
-            ),
-            model=model,
-            config=ServerConfig(),
-        )
-    )
-    assert facts["defaults"] == {"cache": "window"}  # what requests get that do not say
+    facts = playground_facts(Service(LLM(model, defaults={"seed": 7}), ServerConfig()))
+    assert facts["defaults"]["seed"] == 7  # what requests get that do not say
     shown = {(example["task"], example["prompt"]) for example in facts["examples"]}
     assert {task for task, _ in shown} == set(TASKS)
-    for task in TASKS:
-        assert (task, held_out(task, 1)[0].prompt) in shown
+    assert {(task, held_out(task, 1)[0].prompt) for task in TASKS} <= shown

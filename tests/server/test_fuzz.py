@@ -6,12 +6,14 @@ The seed is fixed, so that what fails can be run again.
 import json
 import random
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from typing import Any
 
-import httpx
+import pytest
 
 from tests.attack import times
+from tests.server.clients import Web, connect
 from tests.server.conftest import MODEL, Process
 
 BODY = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "x"}], "max_tokens": 4})
@@ -25,18 +27,17 @@ VALUES: list[Any] = [None, True, 0, -1, 1e308, 10**30, "", "x" * 100, "\ud800", 
 VALUES += [{"a": 1}, ["x"], [1], 0.5, 2**53, "nan", "1", [None], {"type": "text"}]
 
 
-def lines_of_errors(server: Process) -> int:
-    return server.log.read_text().count("Traceback")
-
-
-def alive(server: Process) -> bool:
-    return httpx.get(f"{server.url}/health", timeout=60, trust_env=False).status_code == 200
+@pytest.fixture(autouse=True)
+def unharmed(server: Process) -> Iterator[None]:
+    """Afterwards the server answers, and has logged no error of its own."""
+    before = server.log.read_text().count("Traceback")
+    yield
+    assert Web(server.url).get("/health").status_code == 200
+    assert server.log.read_text().count("Traceback") == before
 
 
 def test_damaged_bytes(server: Process) -> None:
     dice = random.Random(15)
-    before = lines_of_errors(server)
-    address = ("127.0.0.1", httpx.URL(server.url).port)
     for _ in range(times(150, 5000)):
         data = bytearray(REQUEST)
         for _ in range(dice.randint(1, 4)):
@@ -48,7 +49,7 @@ def test_damaged_bytes(server: Process) -> None:
                     data[at:at] = dice.choice(ODD)
                 case 2:
                     del data[at : at + dice.randint(1, 20)]
-        with socket.create_connection(address, timeout=10) as link, suppress(ConnectionError):
+        with connect(server.url) as link, suppress(ConnectionError):
             link.sendall(data)
             link.shutdown(socket.SHUT_WR)
             answer = b""
@@ -56,40 +57,25 @@ def test_damaged_bytes(server: Process) -> None:
                 answer += part
             for status in [line[9:12] for line in answer.split(b"\r\n") if line[:5] == b"HTTP/"]:
                 assert status[:1] in (b"2", b"4"), bytes(data)
-    assert alive(server)
-    assert lines_of_errors(server) == before
 
 
-def test_damaged_fields(server: Process) -> None:
+def test_damaged_fields(web: Web) -> None:
     dice = random.Random(16)
-    schema = httpx.get(f"{server.url}/openapi.json", timeout=60, trust_env=False).json()
+    schema = web.get("/openapi.json").json()
     fields = sorted(schema["components"]["schemas"]["ChatRequest"]["properties"])
-    before = lines_of_errors(server)
-    with httpx.Client(base_url=server.url, timeout=120, trust_env=False) as http:
-        for _ in range(times(150, 5000)):
-            body = json.loads(BODY)
-            for _ in range(dice.randint(1, 3)):
-                body[dice.choice(fields)] = dice.choice(VALUES)
-            body["max_tokens"] = dice.choice([4, *VALUES])
-            content = json.dumps(body)
-            answer = http.post(
-                "/v1/chat/completions",
-                content=content,
-                headers={"content-type": "application/json"},
-            )
-            assert answer.status_code == 200 or 400 <= answer.status_code < 500, content
-    assert alive(server)
-    assert lines_of_errors(server) == before
+    for _ in range(times(150, 5000)):
+        body = json.loads(BODY)
+        for _ in range(dice.randint(1, 3)):
+            body[dice.choice(fields)] = dice.choice(VALUES)
+        body["max_tokens"] = dice.choice([4, *VALUES])
+        content = json.dumps(body)
+        headers = {"content-type": "application/json"}
+        answer = web.post("/v1/chat/completions", content=content, headers=headers)
+        assert answer.status_code == 200 or 400 <= answer.status_code < 500, content
 
 
-def test_idle_connections_hold_nobody_up(server: Process) -> None:
-    address = ("127.0.0.1", httpx.URL(server.url).port)
-    links = []
-    try:
+def test_idle_connections_hold_nobody_up(server: Process, web: Web) -> None:
+    with ExitStack() as links:
         for _ in range(times(200, 800)):
-            links.append(socket.create_connection(address, timeout=30))
-        assert alive(server)
-    finally:
-        for link in links:
-            link.close()
-    assert alive(server)
+            links.enter_context(connect(server.url))
+        assert web.get("/health").status_code == 200

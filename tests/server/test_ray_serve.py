@@ -1,13 +1,13 @@
 """The same server on a local Ray cluster: two replicas, one of which is killed under load."""
 
 import importlib.util
-import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rho_eos import LLM, DecodeParams
+from tests.server.clients import Web, deltas, text_of
 from tests.server.conftest import MODEL, Process, start_server
 from tests.support import require, wait_until
 
@@ -27,9 +28,9 @@ def cluster(byte_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     log = tmp_path_factory.mktemp("ray") / "log"
     environment = os.environ | {"OMP_NUM_THREADS": "1", "RHO_EOS_API_KEY": "a-key"}
     process = start_server(byte_checkpoint, log, "--ray", "--replicas", "2", env=environment)
+    process.web.headers["Authorization"] = "Bearer a-key"
     yield process
-    process.popen.terminate()
-    assert process.popen.wait(120) == 0, log.read_text()
+    process.end()
     assert not _replicas(process)
 
 
@@ -40,44 +41,24 @@ def _replicas(process: Process) -> list[psutil.Process]:
     return [child for child in below if "ServeReplica" in " ".join(child.cmdline()[:1])]
 
 
-def _ask(cluster: Process, text: str, length: int = 48) -> httpx.Response:
-    body = {"model": MODEL, "messages": [{"role": "user", "content": text}]}
-    return httpx.post(
-        f"{cluster.url}/v1/chat/completions",
-        json=body | {"initial_length": 16, "max_tokens": length},
-        headers={"Authorization": "Bearer a-key"},
-        timeout=120,
-        trust_env=False,
-    )
+SHORT: dict[str, Any] = {"initial_length": 16, "max_tokens": 48}
 
 
 def test_the_same_endpoints_and_streams(cluster: Process, llm: LLM) -> None:
     want = llm.generate(["hello"], DecodeParams(initial_length=16, max_new_tokens=48))[0]
-    client = cluster.client("a-key")
-    assert [model.id for model in client.models.list()] == [MODEL]
-    assert _ask(cluster, "hello").json()["choices"][0]["message"]["content"] == want.text
-    chunks = list(
-        client.chat.completions.create(
-            model=MODEL,
-            messages=[{"role": "user", "content": "hello"}],
-            max_tokens=48,
-            stream=True,
-            extra_body={"initial_length": 16},
-        )
-    )
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == want.text
-    assert len(chunks) > 3, "the stream came in one piece"
-    assert httpx.get(f"{cluster.url}/v1/models", trust_env=False).status_code == 401
-    assert _ask(cluster, "x" * 1000).status_code == 400
+    assert [model.id for model in cluster.client("a-key").models.list()] == [MODEL]
+    assert text_of(cluster.web.chat(**SHORT)) == want.text
+    sent = deltas(cluster.web.chat(**SHORT, stream=True))
+    assert "".join(sent) == want.text
+    assert len(sent) > 2, "the stream came in one piece"
+    assert Web(cluster.url).get("/v1/models").status_code == 401
+    assert cluster.web.chat("x" * 1000).status_code == 400
 
 
 def _by_replica(cluster: Process) -> dict[str, dict[str, float]]:
     """Every sample of `/metrics`, by replica and name."""
-    answer = httpx.get(
-        f"{cluster.url}/metrics", headers={"Authorization": "Bearer a-key"}, trust_env=False
-    )
     found: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(answer.text):
+    for family in text_string_to_metric_families(cluster.web.get("/metrics").text):
         for sample in family.samples:
             found.setdefault(sample.labels["replica"], {})[sample.name] = sample.value
     return found
@@ -91,7 +72,8 @@ def test_metrics_cover_all_replicas(cluster: Process) -> None:
 
     before, tokens = total(), 0
     for number in range(6):
-        tokens += _ask(cluster, f"metric {number}").json()["usage"]["completion_tokens"]
+        answer = cluster.web.chat(f"metric {number}", **SHORT)
+        tokens += answer.json()["usage"]["completion_tokens"]
     answers = [_by_replica(cluster) for _ in range(4)]  # the proxy asks one or the other
     assert [len(each) for each in answers] == [2] * 4
     assert total() - before == tokens > 0
@@ -103,14 +85,14 @@ def test_a_killed_replica_costs_no_later_request(cluster: Process, llm: LLM) -> 
     outputs = llm.generate(prompts, DecodeParams(initial_length=16, max_new_tokens=48))
     wants = {prompt: output.text for prompt, output in zip(prompts, outputs, strict=True)}
     killed, done = threading.Event(), threading.Event()
-    later: list[tuple[str, int, str]] = []
+    later: list[tuple[str, httpx.Response]] = []
 
     def load(prompt: str) -> None:
         while not done.is_set():
             is_later = killed.is_set()
-            answer = _ask(cluster, prompt)
+            answer = cluster.web.chat(prompt, **SHORT)
             if is_later:
-                later.append((prompt, answer.status_code, answer.text))
+                later.append((prompt, answer))
 
     clients = [threading.Thread(target=load, args=(prompt,)) for prompt in prompts]
     for client in clients:
@@ -125,8 +107,6 @@ def test_a_killed_replica_costs_no_later_request(cluster: Process, llm: LLM) -> 
     for client in clients:
         client.join()
     assert len(later) > len(prompts)
-    for prompt, status, text in later:
-        assert status == 200, text
-        assert json.loads(text)["choices"][0]["message"]["content"] == wants[prompt]
+    assert all(text_of(answer) == wants[prompt] for prompt, answer in later)
 
     wait_until(lambda: len(_replicas(cluster)) == 2, 180, "Ray starts another replica")

@@ -9,12 +9,12 @@ from safetensors import safe_open
 
 from rho_eos.base.outputs import Output
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.embedded.problem import Problem
-from rho_eos.embedded.tasks import TASKS
 from rho_eos.evals import find_task
 from rho_eos.evals.tasks.embedded import sample_of
 from rho_eos.llm import LLM
 from rho_eos.models.known import EMBEDDED
+from rho_problems import TASKS
+from rho_problems.problem import Problem
 from tests.conftest import DATA
 
 PUBLISHED = DATA / "parity" / "llada-mha"
@@ -27,15 +27,11 @@ def keys(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("shipped", EMBEDDED.values(), ids=EMBEDDED)
-def test_keys_and_config_fields_are_those_of_llada(shipped: Path) -> None:
+def test_it_is_a_small_llada_of_the_published_layout(shipped: Path) -> None:
     assert keys(shipped) == keys(PUBLISHED)
     ours, theirs = (json.loads((f / "config.json").read_text()) for f in (shipped, PUBLISHED))
     assert set(theirs) - {"torch_dtype"} <= set(ours)  # transformers 5 writes it as `dtype`
     assert "dtype" in ours
-
-
-@pytest.mark.parametrize("shipped", EMBEDDED.values(), ids=EMBEDDED)
-def test_it_is_small(shipped: Path) -> None:
     with safe_open(shipped / "model.safetensors", "pt") as weights:
         count = sum(weights.get_tensor(name).numel() for name in weights.keys())  # noqa: SIM118
     assert count <= 8_000_000
@@ -58,6 +54,11 @@ def count_right(task: str, answers: list[tuple[Problem, Output]]) -> int:
 def test_tiny_solves_what_it_is_asked(task: str) -> None:
     params = DecodeParams(preset="sym", initial_length=16, block_length=8, max_new_tokens=512)
     assert count_right(task, asked("tiny", task, params)) >= 17
+
+
+@pytest.mark.parametrize("task", list(TASKS))
+def test_tiny_blocks_solves_what_it_is_asked(task: str) -> None:
+    assert count_right(task, asked("tiny-blocks", task, DecodeParams())) >= 18
 
 
 @pytest.mark.parametrize("task", list(TASKS))

@@ -1,17 +1,24 @@
-"""Training rows: what may see what, and what is asked for."""
+"""Training rows: what may see what, what is asked for, and which answers `terse` is shown."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from rho_eos.embedded.tasks import TASKS
-from rho_eos.embedded.tokenizer import build_tokenizer
+from rho_eos.base.errors import UserError
+from rho_eos.models.known import EMBEDDED
 from rho_eos.models.layers.llada import LLaDAForMaskedLM
+from rho_problems import TASKS
+from rho_problems.tokenizer import build_tokenizer
 from training.batches import batches
+from training.brevity import Brevity
 from training.model import FULL, QUICK, new_model
 from training.rows import LONGEST_CANVAS, NO_TARGET, Row, RowMaker
+from training.train import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +65,6 @@ def test_a_masked_copy_never_sees_the_answer_it_is_asked_for(
     assert not torch.allclose(predictions(model, row, ids=without_prompt)[asked], before)
 
 
-def test_a_canvas_row_is_read_in_both_directions(maker: RowMaker, model: LLaDAForMaskedLM) -> None:
-    row = maker.canvas_row(*encoded(maker))
-    first = predictions(model, row)[0]
-    changed = row.ids.copy()
-    changed[-1] = 0
-    assert not torch.allclose(predictions(model, row, ids=changed)[0], first)
-
-
 def test_padding_changes_nothing(maker: RowMaker, model: LLaDAForMaskedLM) -> None:
     short = maker.canvas_row(*encoded(maker, "tiny-math"))
     long = maker.canvas_row(*encoded(maker, "tiny-mbpp"))
@@ -98,44 +97,38 @@ def test_canvases_are_asked_for_what_they_hide_and_end_in_eos(maker: RowMaker) -
     assert max(lengths) > 300, "some canvases must be far too long"
 
 
-def test_drills_ask_for_results_only(maker: RowMaker) -> None:
-    row = maker.drill_row()
-    text = maker.tokenizer.decode(row.ids[row.stream == 0])
-    equations = [line.split(" = ") for line in text.strip().splitlines()]
-    assert [eval(left) for left, _ in equations] == [int(right) for _, right in equations]
-    results = maker.tokenizer.decode(row.targets[row.targets != NO_TARGET])
-    assert results.split() == [right for _, right in equations]
+@pytest.mark.parametrize("name", list(TASKS))
+def test_a_row_asks_for_one_of_the_answers_whole(maker: RowMaker, name: str) -> None:
+    """Never cut, and the shorter the canvas the shorter the answer."""
+    problem = TASKS[name].problem(4, difficulty=6, split="train")
+    prompt, full = maker.encode(problem)
+    answers = {problem.answer, *problem.shorter}
+    sizes = []
+    for _ in range(100):
+        row = Brevity().canvas_row(maker, problem, 0)
+        targets, ids = row.targets[len(prompt) :], row.ids[len(prompt) :]
+        canvas = np.where(targets == NO_TARGET, ids, targets)
+        text, end, padding = maker.tokenizer.decode(canvas).partition("<|endoftext|>")
+        assert text in answers
+        assert end and not padding.replace(end, "")
+        sizes.append((len(canvas), len(maker.encode_text(text))))
+    assert {size for room, size in sizes if room > 1.5 * len(full)} >= {len(full)}
+    assert max(size for room, size in sizes if room <= len(full)) < len(full)
 
 
-def test_lookup_rows_ask_for_every_item_and_for_the_end(maker: RowMaker) -> None:
-    row = maker.lookup_row()
-    clean = row.ids[row.stream == 0]
-    end = int(np.flatnonzero(clean == maker.end)[-1])
-    copies = np.flatnonzero(maker.is_label[clean])
-    prompt_labels, answer_labels = np.split(copies, 2)
-    assert (clean[prompt_labels] == clean[answer_labels]).all()
-    asked = row.targets[row.targets != NO_TARGET]
-    assert asked[-1] == clean[end] == maker.end
-    items = np.split(clean[: answer_labels[0]], prompt_labels)[1:]
-    words = [
-        token for item in items for token in item if token not in (maker.line_break, maker.space)
-    ]
-    assert asked[:-1].tolist() == words
-
-
-@torch.no_grad()
-def test_a_new_model_already_looks_up_what_follows_a_label(maker: RowMaker) -> None:
-    """Before any training, it prefers the right one of the prompt's words far beyond chance."""
-    torch.manual_seed(0)
-    model = new_model(FULL, maker.tokenizer).eval()
-    found = by_chance = 0.0
-    for _ in range(10):
-        row = maker.lookup_row()
-        logits = predictions(model, row)
-        offered = np.unique(row.ids[: int(np.argmax(row.block > 0))])
-        offered = offered[np.isin(offered, maker.words)]
-        for at in np.flatnonzero(row.targets != NO_TARGET):
-            if np.isin(row.targets[at], offered):
-                found += offered[int(logits[at, offered].argmax())] == row.targets[at]
-                by_chance += 1 / len(offered)
-    assert found > 5 * by_chance
+def test_it_begins_with_the_weights_of_tiny_and_changes_them(tmp_path: Path) -> None:
+    trainer = Trainer(tmp_path, FULL, seed=1, recipe=Brevity())
+    trainer.export()
+    exported, tiny = (
+        load_file(folder / "model.safetensors") for folder in (tmp_path, EMBEDDED["tiny"])
+    )
+    assert exported.keys() == tiny.keys()
+    assert all(torch.equal(exported[name], weight) for name, weight in tiny.items())
+    trainer.train_step(0.0)
+    trainer.export()
+    assert not torch.equal(
+        load_file(tmp_path / "model.safetensors")["model.transformer.wte.weight"],
+        tiny["model.transformer.wte.weight"],
+    )
+    with pytest.raises(UserError, match="weights of tiny"):
+        Trainer(tmp_path, QUICK, seed=1, recipe=Brevity())

@@ -1,4 +1,4 @@
-"""The tiny tasks: answers are true, the split holds, and lengths make length matter."""
+"""The tiny tasks and their tokenizer: answers are true, the split holds, any text comes back."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from hashlib import sha256
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from rho_eos.base.errors import UserError
-from rho_eos.embedded.problem import split_of
-from rho_eos.embedded.tasks import TASKS, held_out
-from rho_eos.embedded.tokenizer import build_tokenizer
+from rho_eos.models.known import EMBEDDED
+from rho_problems import TASKS, held_out
+from rho_problems.problem import split_of
+from rho_problems.tokenizer import build_tokenizer
 from training.rows import facts
 
 DRILLED = set(facts())
-names = st.sampled_from(sorted(TASKS))
 seeds = st.integers(0, 10**9)
-
-
-@given(names, seeds)
-def test_a_seed_always_gives_the_same_problem(name: str, seed: int) -> None:
-    assert TASKS[name].problem(seed) == TASKS[name].problem(seed)
 
 
 @settings(max_examples=25, deadline=None)
@@ -48,47 +43,18 @@ def test_every_equation_of_an_answer_is_true_and_is_drilled(name: str, seed: int
 
 @settings(max_examples=20, deadline=None)
 @given(st.sampled_from(["tiny-mbpp", "tiny-humaneval"]), seeds)
-def test_the_gold_program_does_what_the_problem_expects(name: str, seed: int) -> None:
-    """Run here, in this process: the code is our generator's own."""
-    problem = TASKS[name].problem(seed)
-    namespace: dict[str, object] = {}
-    exec(problem.meta["before"] + problem.answer, namespace)
-    function = namespace[problem.meta["function"]]
-    results = [function(value) for value in problem.meta["inputs"]]  # type: ignore[operator]
-    assert results == problem.meta["expected"]
-
-
-@given(st.sampled_from(["tiny-gsm", "tiny-math"]), seeds)
-def test_a_number_is_also_answered_by_its_equations_alone_and_alone(name: str, seed: int) -> None:
-    """Each equation goes on with the result of the one before, and all are true."""
-    problem = TASKS[name].problem(seed)
-    result = problem.answer.splitlines()[-1]
-    brief, bare = problem.shorter
-    *lines, last = brief.splitlines()
-    assert bare == last == result
-    assert len(lines) == problem.meta["steps"]
-    carried = None
-    for line in lines:
-        left, _, right = line.partition(" = ")
-        assert eval(left) == int(right)
-        assert carried in (None, left.split()[0])
-        carried = right
-    assert result == f"#### {carried}"
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.sampled_from(["tiny-mbpp", "tiny-humaneval"]), seeds)
-def test_a_program_is_also_written_without_comments_and_with_fewer_steps(
+def test_a_program_does_what_is_asked_also_without_comments_and_less_with_fewer_steps(
     name: str, seed: int
 ) -> None:
-    """Run here, in this process: the code is our generator's own."""
+    """The code is our generator's own, so it is run in this process."""
     problem = TASKS[name].problem(seed)
     brief, *less = problem.shorter
     assert brief == re.sub(r"    #.*\n", "", problem.answer)
     assert len(less) == problem.meta["steps"]
     assert [len(text) for text in problem.shorter] == sorted(map(len, problem.shorter))[::-1]
     given = problem.meta["inputs"]
-    for text, expected in ((brief, problem.meta["expected"]), (less[-1], given)):
+    asked = problem.meta["expected"]
+    for text, expected in ((problem.answer, asked), (brief, asked), (less[-1], given)):
         namespace: dict[str, object] = {}
         exec(problem.meta["before"] + text, namespace)
         function = namespace[problem.meta["function"]]
@@ -104,37 +70,6 @@ def test_no_held_out_answer_can_occur_in_training() -> None:
             assert split_of(name, task.problem(seed, split="train").answer) == "train"
 
 
-def test_lengths_spread_from_a_handful_of_tokens_to_a_few_hundred() -> None:
-    tokenizer = build_tokenizer()
-    for name in TASKS:
-        lengths = sorted(len(tokenizer.encode(p.answer)) for p in held_out(name, 200))
-        assert lengths[0] <= 32
-        assert 240 < lengths[-1] <= 320
-        assert 0.02 < sum(length > 256 for length in lengths) / 200 < 0.25
-        assert sum(length <= 16 for length in lengths) / 200 < 0.25
-        assert 90 < sum(lengths) / 200 < 150
-
-
-def test_harder_problems_have_longer_answers() -> None:
-    for task in TASKS.values():
-        short, long = task.problem(1, difficulty=2), task.problem(1, difficulty=task.max_steps)
-        assert len(long.answer) > 2 * len(short.answer)
-        with pytest.raises(UserError, match="difficulty"):
-            task.problem(1, difficulty=task.max_steps + 1)
-
-
-def test_plain_problems_differ_in_content_but_not_in_wording() -> None:
-    task = TASKS["tiny-gsm"]
-    prompts = [task.problem(seed, 2, plain=True).prompt for seed in range(20)]
-    assert len({re.sub(r"\d+", "n", prompt) for prompt in prompts}) < 20
-    assert len(set(prompts)) > 10
-
-
-def test_an_unknown_task_is_named_in_the_error() -> None:
-    with pytest.raises(UserError, match="tiny-poems"):
-        held_out("tiny-poems", 1)
-
-
 def test_the_problems_are_those_that_the_models_were_trained_and_measured_on() -> None:
     digest = sha256()
     for name, task in TASKS.items():
@@ -143,3 +78,35 @@ def test_the_problems_are_those_that_the_models_were_trained_and_measured_on() -
     assert digest.hexdigest() == (
         "7cc2a07a5c18d63ec639bc0fa0e4183ba09946bc8f723d7e4183c749388ec8ba"
     )
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return build_tokenizer()
+
+
+@given(st.text())
+def test_any_text_round_trips(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
+    assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
+
+
+def test_the_chat_template_is_llada_s(tokenizer: PreTrainedTokenizerFast) -> None:
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Hi"}], add_generation_prompt=True, tokenize=False
+    )
+    assert text == (
+        "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\n"
+    )
+
+
+def test_the_shipped_tokenizer_is_the_one_the_code_builds(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    text = "Zorblat has 12 apples.\n    if x % 2 == 0:  # ünïcode ×"
+    for folder in EMBEDDED.values():
+        shipped = AutoTokenizer.from_pretrained(folder)
+        assert shipped.get_vocab() == tokenizer.get_vocab()
+        assert shipped.encode(text) == tokenizer.encode(text)
+        assert shipped.mask_token_id == tokenizer.mask_token_id
+        assert shipped.chat_template == tokenizer.chat_template

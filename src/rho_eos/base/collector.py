@@ -1,4 +1,4 @@
-"""The garbage collector, where it costs time and finds nothing."""
+"""Pauses of the garbage collector where it would cost time and find nothing."""
 
 import gc
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """For imports: torch and transformers make a million objects that stay, and a third of the time
-    that takes would be spent on looking through them again and again."""
+    """Pause it, for imports. Importing torch and transformers makes a million objects, all of which
+    stay; looking through them again and again would take a third of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

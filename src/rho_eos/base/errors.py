@@ -46,6 +46,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what another library's error says, or its kind where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def shown(value: Any) -> str:
     """A value as a sentence repeats it, cut where it is long."""
     try:

@@ -15,7 +15,8 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """docs/method.md §7. `positions_evaluated` is the cost: positions computed in all forwards."""
+    """What a request cost, as docs/method.md §7 defines it. `positions_evaluated` counts the
+    positions that all forwards computed."""
 
     prompt_tokens: int = 0
     n_token: int = 0  # final canvas length, without text that was given
@@ -23,6 +24,7 @@ class Usage:
     nfe: int = 0
     positions_evaluated: int = 0
     positions_exact: int = 0  # what the same steps would have computed without a cache
+    positions_reused: int = 0  # of the prompt, whose keys and values were kept from other requests
     refreshes: int = 0  # forwards over all positions
     committed: int = 0
     expansions: int = 0
@@ -76,9 +78,10 @@ class StepRecord:
     change: int  # by how much L changed after the forward
     computed: int = 0  # positions of the forward
     exact: int = 0  # what it would have computed without a cache
-    refresh: bool = (
-        True  # all of them; else a window, in which there is no ρ and no length decision
-    )
+    #: Whether it saw all that there is to see. If not, there is no ρ and no length decision.
+    refresh: bool = True
+    #: Of a block diffusion model: the first cell of the block being written, and the end of it.
+    block: tuple[int, int] | None = None
     committed: tuple[tuple[int, int, float], ...] = ()  # (position, token, confidence)
     #: Where each position of the next canvas comes from: (first old position, how many), None for
     #: new MASKs. None as a whole: nothing moved.
@@ -92,18 +95,20 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The result of one request. `token_ids` is what is returned, `canvas_token_ids` all there was.
+    """The result of one request: the tokens of the text, and all tokens of the final canvas.
 
-    With a suffix both are what stands between it and the prompt. Of a template, `text` is the
-    filled whole, `token_ids` is what fills its gaps; the canvas holds the text between them, too.
+    If the request has a suffix, both lie between the prompt and the suffix. If it is a template,
+    `text` is the whole template with its gaps filled, `token_ids` is what fills the gaps, and the
+    canvas also holds the text between them.
 
-    Positions behind the end that were never decoded (early stop) are reported as EOS, which is what
-    a position behind the end means; so no MASK id ever leaves the engine.
+    Positions behind the end that were never decoded (early stop) are reported as EOS, so no MASK id
+    ever leaves the engine.
 
-    `token_positions` say where on the final canvas each of `token_ids` stands, and
-    `commit_…` say for each position of the final canvas in which step the model committed its
-    token, where that token stood then, and which probability it had; -1, -1 and 0 where the model
-    committed nothing: a position never decoded, or a token that was given or that an edit wrote.
+    `token_positions` says where on the final canvas each of `token_ids` stands. The three lists
+    `commit_…` have an entry for each position of the final canvas: in which step the model
+    committed its token, where that token stood then, and how probable it was. They are -1, -1 and 0
+    where the model committed nothing: the position was never decoded, or its token was given or
+    written by an edit.
     """
 
     id: str

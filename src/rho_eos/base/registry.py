@@ -17,7 +17,7 @@ from rho_eos.base.plugins import load_entry_points
 
 T = TypeVar("T")
 
-#: Names stand in lists, in options and in file names.
+#: Names are used in lists separated by commas, in options and in file names.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -49,7 +49,7 @@ class Registry(Generic[T]):
             )
         with self._lock:
             if not _is_ours(home):
-                self._load_ours()  # or a name of ours would be taken before ours is there
+                self._load(others=False)  # or it could take a name of ours
             if self._homes.get(name, home) != home:
                 raise UserError(
                     f"a {self.kind} named {name!r} is registered already, by {self._homes[name]}"
@@ -77,27 +77,16 @@ class Registry(Generic[T]):
         """Whether it is not ours."""
         return not _is_ours(self._homes[name])
 
-    def fresh(self) -> "Registry[T]":
-        """Another registry of this kind that knows ours, and has not looked for others yet."""
-        other = Registry[T](self.kind, self.package, self.group, self._register)
-        for name, thing in self.all().items():
-            if not self.is_foreign(name):
-                other.add(name, thing, self._homes[name])
-        return other
-
-    def _load(self) -> None:
+    def _load(self, others: bool = True) -> None:
         with self._lock:
-            self._load_ours()
-            if not self._others_loaded:
+            if not self._ours_loaded:
+                self._ours_loaded = True
+                ours = importlib.import_module(self.package)
+                for module in pkgutil.iter_modules(ours.__path__):
+                    importlib.import_module(f"{self.package}.{module.name}")
+            if others and not self._others_loaded:
                 self._others_loaded = True
                 load_entry_points(self.group, self._register)
-
-    def _load_ours(self) -> None:
-        if not self._ours_loaded:
-            self._ours_loaded = True
-            ours = importlib.import_module(self.package)
-            for module in pkgutil.iter_modules(ours.__path__):
-                importlib.import_module(f"{self.package}.{module.name}")
 
 
 def _is_ours(home: str) -> bool:

@@ -24,6 +24,9 @@ FewTexts = Annotated[
     Field(max_length=MOST_TEXTS),
 ]
 
+#: Token ids that are looked for in every step.
+FewIds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(max_length=MOST_TEXTS)]
+
 
 def setting(default: Any, help: str, **bounds: Any) -> Any:
     """A field with the one sentence that every edge shows for it, and its bounds (ge, le, …)."""
@@ -145,24 +148,20 @@ def _takes_value(field: FieldInfo) -> str:
     if kind is bool:
         return "true or false"
     if kind in (int, float):
-        return _whole(bounds(field)) if kind is int else f"a number{_in_range(bounds(field))}"
+        return _number("an integer" if kind is int else "a number", bounds(field))
     return "a non-empty text" + (f" of at most {most} characters" if most else "")
 
 
-def _whole(limits: Mapping[str, float]) -> str:
-    if "ge" in limits and "le" in limits:
-        return f"an integer from {limits['ge']} to {limits['le']}"
-    return f"an integer{_in_range(limits)}"
-
-
-def _in_range(limits: Mapping[str, float]) -> str:
+def _number(what: str, limits: Mapping[str, float]) -> str:
     low, high = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
-    if low is None or high is None:
-        if low is not None:
-            return f" of at least {low:g}" if "ge" in limits else f" above {low:g}"
-        return "" if high is None else f" of at most {high:g}"
+    if low is not None and high is None:
+        return f"{what} of at least {low:g}" if "ge" in limits else f"{what} above {low:g}"
+    if low is None:
+        return what if high is None else f"{what} of at most {high:g}"
+    if what == "an integer":
+        return f"{what} from {low} to {high}"
     opening, closing = "[" if "ge" in limits else "(", "]" if "le" in limits else ")"
-    return f" in {opening}{low:g}, {high:g}{closing}"
+    return f"{what} in {opening}{low:g}, {high:g}{closing}"
 
 
 def from_word(name: str, field: FieldInfo, word: str | Sequence[str]) -> Any:

@@ -1,4 +1,4 @@
-"""Ids that mean something to decoding. Configuration of a model, never literals in the loop."""
+"""The ids of special tokens, which decoding looks for. They belong to a model's configuration."""
 
 from dataclasses import dataclass
 
@@ -11,15 +11,17 @@ class SpecialTokens:
     eos: int
     end_of_turn: int | None = None
     expand: int | None = None  # DreamOn's: it becomes two MASKs
+    stops: tuple[int, ...] = ()  # of one request: the text ends before these, too
 
     @property
     def ends(self) -> tuple[int, ...]:
         """The returned text stops at the first of these."""
-        if self.end_of_turn is None or self.end_of_turn == self.eos:
-            return (self.eos,)
-        return (self.eos, self.end_of_turn)
+        others = [] if self.end_of_turn is None else [self.end_of_turn]
+        return tuple(dict.fromkeys((self.eos, *others, *self.stops)))
 
     def is_end(self, tokens: np.ndarray) -> np.ndarray:
-        """Where the text stops; a few times faster than numpy's isin for one or two ids."""
+        """Where the text stops; a few times faster than numpy's isin for so few ids."""
         found: np.ndarray = tokens == self.eos
-        return found if len(self.ends) == 1 else found | (tokens == self.end_of_turn)
+        for end in self.ends[1:]:
+            found = found | (tokens == end)
+        return found

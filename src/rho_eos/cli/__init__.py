@@ -1,8 +1,6 @@
 """The command line. Each command lives in its own module and imports what it needs when it runs."""
 
-import atexit
 import contextlib
-import gc
 import inspect as inspection
 import os
 import re
@@ -106,7 +104,6 @@ def make_app() -> typer.Typer:
 def main() -> None:
     """Run a command. An error is one line, with exit code 2 if the input is at fault."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    atexit.register(gc.freeze)  # at the end nothing need be collected: the process goes as a whole
     try:
         load_plugins(plugins_in(sys.argv[1:]))
         code = make_app()(standalone_mode=False) or 0

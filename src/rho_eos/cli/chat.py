@@ -1,7 +1,6 @@
 """`rho-eos chat`: a conversation in the terminal, with line editing, history and commands."""
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from rho_eos.base.errors import UserError
@@ -9,8 +8,14 @@ from rho_eos.cli.line_editing import line_editing, read_line
 from rho_eos.cli.running import load
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams, merged
-from rho_eos.decoding.schema import from_words, parameters
+from rho_eos.decoding.schema import from_words
 from rho_eos.views.announced import remark_on, say
+
+HELP = """\
+/help              this list
+/set NAME [VALUE]  a parameter of decoding, as on the command line; without a value: what it is now
+/reset             forget the conversation
+/exit              leave; Ctrl-D does too"""
 
 
 def chat(engine: EngineConfig, decode_options: dict[str, Any]) -> int:
@@ -24,7 +29,7 @@ def chat(engine: EngineConfig, decode_options: dict[str, Any]) -> int:
     if llm.tokenizer is None:
         raise UserError("this model has no tokenizer, so it cannot chat")
     conversation = Conversation(llm, decode_options)
-    with line_editing(_words):
+    with line_editing():
         if sys.stdin.isatty():
             conversation.note(f"{llm.config.model} · {conversation.params.policy} · /help, /exit")
         while (line := read_line()) is not None and conversation.take(line):
@@ -33,7 +38,7 @@ def chat(engine: EngineConfig, decode_options: dict[str, Any]) -> int:
 
 
 class Conversation:
-    """What was said, the parameters answers are made with, and the commands that change both."""
+    """What was said, the parameters that answers are made with, and what changes both."""
 
     def __init__(self, llm: Any, decode_options: dict[str, Any]) -> None:
         from rich.console import Console
@@ -46,30 +51,32 @@ class Conversation:
 
     def take(self, line: str) -> bool:
         """Answer a line, or do what it asks for. False: this was the last one."""
-        if not line.startswith("/"):
-            if line.strip():
-                self._answer(line.strip())
-            return True
-        word, *values = line.split()
-        command = COMMANDS.get(word)
         try:
-            if command is not None:
-                return command(self, values) is not False
-            say(
-                f"there is no {word}; /help lists what there is, and a line that begins with "
-                "a blank is said to the model"
-            )
+            match line.split():
+                case []:
+                    pass
+                case _ if not line.startswith("/"):
+                    self._answer(line.strip())
+                case ["/help", *_]:
+                    self.note(HELP)
+                case ["/set", *words]:
+                    self._set(words)
+                case ["/reset", *_]:
+                    turns = len(self.messages) // 2
+                    self.messages.clear()
+                    self.note(f"forgotten: {turns} turn{'' if turns == 1 else 's'}")
+                case ["/exit" | "/quit", *_]:
+                    return False
+                case [word, *_]:
+                    say(
+                        f"there is no {word}; /help lists what there is, and a line that begins "
+                        "with a blank is said to the model"
+                    )
         except UserError as error:
             say(str(error))
         return True
 
-    def help(self, _: list[str]) -> None:
-        """this list"""
-        for word, command in COMMANDS.items():
-            self.note(f"{USAGE.get(word, word):<18} {command.__doc__}")
-
-    def set(self, words: list[str]) -> None:
-        """a parameter of decoding, as on the command line; without a value: what it is now"""
+    def _set(self, words: list[str]) -> None:
         if not words:
             given = ", ".join(f"{name} {value}" for name, value in self.options.items())
             self.note(given or f"nothing was set: {self.params.policy} with its defaults")
@@ -83,16 +90,6 @@ class Conversation:
         elif name not in type(self.params).model_fields:
             DecodeParams.from_mapping(self.options | {name: value})  # it says what is wrong
         self.note(f"{name} is {getattr(self.params, name)}")
-
-    def reset(self, _: list[str]) -> None:
-        """forget the conversation"""
-        turns = len(self.messages) // 2
-        self.messages.clear()
-        self.note(f"forgotten: {turns} turn{'' if turns == 1 else 's'}")
-
-    def exit(self, _: list[str]) -> bool:
-        """leave; Ctrl-D does too"""
-        return False
 
     @property
     def params(self) -> Any:
@@ -123,20 +120,3 @@ class Conversation:
 
     def note(self, text: str) -> None:
         self.console.print(text, style="dim", markup=False, soft_wrap=True)
-
-
-COMMANDS: dict[str, Callable[[Conversation, list[str]], bool | None]] = {
-    "/help": Conversation.help,
-    "/set": Conversation.set,
-    "/reset": Conversation.reset,
-    "/exit": Conversation.exit,
-    "/quit": Conversation.exit,
-}
-USAGE = {"/set": "/set NAME [VALUE]"}
-
-
-def _words(line: str) -> list[str]:
-    """What Tab offers: commands, and after /set the parameters."""
-    if not line.startswith("/"):
-        return []
-    return list(parameters() if line.startswith("/set ") else COMMANDS)

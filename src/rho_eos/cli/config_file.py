@@ -31,7 +31,7 @@ def with_config(command: Command) -> Command:
 def split(words: Sequence[str], option: str) -> tuple[list[str], list[str]]:
     """The values that a command line gives to an option, and its other words.
 
-    For what has to be known before the options are: which plugins there are.
+    Plugins have to be known before the options are, since they bring some of them.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument(option, dest="values", action="append", nargs="?", default=[])
@@ -51,15 +51,11 @@ def plugins_in(words: Sequence[str]) -> list[str]:
 
 def read_config(path: Path) -> dict[str, Any]:
     """Options by their names, with _ in place of -."""
-    import yaml  # type: ignore[import-untyped]
-
+    from rho_eos.evals.files import read_yaml
     from rho_eos.files.jsonl import check_regular
 
     check_regular(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
+    content = read_yaml(path) or {}
     if not isinstance(content, dict):
         raise UserError(f"{path} holds no options; it takes lines such as 'port: 8000'")
     return {str(name).replace("-", "_"): value for name, value in content.items()}

@@ -68,10 +68,7 @@ def evaluate(
             tasks=(*names, *file_tasks),
             engine=engine if params else None,
             params=params,
-            limit=measured.limit,
-            skip=measured.skip,
-            repeats=measured.repeats,
-            shuffle_seed=measured.shuffle_seed,
+            selection=measured.selection,
             data=find_data(names, measured.data),
         )
         for folder, params in policies.items()

@@ -94,12 +94,13 @@ def generate(
         from rho_eos.evals.runs.provenance import model_hash
         from rho_eos.files.generate_job import GenerateJob
         from rho_eos.models.loading import open_checkpoint
+        from rho_eos.text.preparation import Preparer
 
         job = GenerateJob(
             defaults=decode_options,
             raw=raw,
             model=engine.model,
-            special=open_checkpoint(engine).special,
+            preparer=Preparer(open_checkpoint(engine), engine),
             model_hash=model_hash(engine),
             executor=partial(open_executor, ray, ray_actors, engine),
             n=n,
@@ -117,7 +118,7 @@ def generate(
         if sys.stdin.isatty():
             raise UserError("give a prompt as an argument, on stdin, or in a file with --input")
         prompt = sys.stdin.read()
-    from rho_eos.files.traces import open_trace, trace_lines
+    from rho_eos.files.generate_job import open_trace, trace_lines
     from rho_eos.text.ask import Ask
 
     form = None if schema is None else _read(schema, "JSON", json.loads)

@@ -28,6 +28,7 @@ def info(engine: EngineConfig, name: Model = None) -> int:
         "shape": f"{model.num_hidden_layers} layers, width {model.hidden_size}, {heads} heads"
         + (f" ({groups} key/value)" if groups != heads else ""),
         "vocabulary": f"{model.vocab_size:,}",
+        "attention": checkpoint.blocks_note or "full attention",
         "context": f"{checkpoint.context_length:,} positions",
         "MASK": token(special.mask),
         "EOS": token(special.eos),

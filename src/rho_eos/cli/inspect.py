@@ -4,8 +4,6 @@ from pathlib import Path
 
 import typer
 
-from rho_eos.base.errors import UserError
-
 
 def inspect(
     run: Path = typer.Argument(..., help="Folder of a run, or of a sweep."),
@@ -32,8 +30,5 @@ def inspect(
 
 
 def _write(path: Path, page: str) -> None:
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    path.write_text(page, encoding="utf-8")
     print(path)

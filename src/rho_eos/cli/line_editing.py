@@ -1,8 +1,8 @@
-"""Lines typed at a terminal: arrow keys, completion with Tab, and the lines of earlier talks."""
+"""Lines typed at a terminal: arrow keys, and the lines of earlier talks."""
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,25 +25,14 @@ def read_line() -> str | None:
 
 
 @contextmanager
-def line_editing(words: Callable[[str], list[str]]) -> Iterator[None]:
-    """Arrow keys, Ctrl-R and Tab on a terminal, and the lines of earlier talks.
-
-    Args:
-        words: The words that a line could go on with.
-    """
+def line_editing() -> Iterator[None]:
+    """Arrow keys and Ctrl-R on a terminal, also for the lines of earlier talks."""
     with suppress(ModuleNotFoundError):  # not every system has it: then lines are typed plainly
         import readline
     if "readline" not in sys.modules or not sys.stdin.isatty():
         yield
         return
 
-    def complete(text: str, state: int) -> str | None:
-        found = [word for word in words(readline.get_line_buffer()) if word.startswith(text)]
-        return found[state] if state < len(found) else None
-
-    readline.set_completer_delims(" ")
-    readline.set_completer(complete)
-    readline.parse_and_bind("tab: complete")
     readline.set_history_length(HISTORY_LINES)
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     history = Path(state) / "rho-eos" / "chat_history"

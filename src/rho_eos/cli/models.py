@@ -41,7 +41,7 @@ def _facts(model: dict[str, Any]) -> Iterator[str]:
     files = model["weight_files"]
     if model["complete"]:
         yield "complete"
-    elif files:
+    elif model["missing_files"]:
         yield f"partial: {files - model['missing_files']} of {files} weight files"
     else:
         yield "damaged"

@@ -7,7 +7,8 @@ import typer
 from pydantic import Field
 from typer.core import TyperCommand
 
-from rho_eos.base.settings import Settings, Texts, setting
+from rho_eos.base.settings import Texts, setting
+from rho_eos.evals.task import Selection
 
 Raw = Annotated[bool, typer.Option("--raw", help="Do not apply the chat template.")]
 Suffix = Annotated[
@@ -15,7 +16,11 @@ Suffix = Annotated[
     typer.Option(help="Fill the gap between the prompt, taken as it is, and this text."),
 ]
 Model = Annotated[
-    str | None, typer.Argument(metavar="[MODEL]", help="tiny, terse, a folder or a Hub id.")
+    str | None,
+    typer.Argument(
+        metavar="[MODEL]",
+        help="An embedded model (tiny, terse, tiny-blocks), a folder or a Hub id.",
+    ),
 ]
 
 # Of commands that answer a file of requests.
@@ -49,19 +54,19 @@ RayActors = Annotated[
 ]
 
 
-class Measured(Settings):
+class Measured(Selection):
     """How commands measure a model on tasks."""
 
     out: str = Field(description="folder for all answers and tables; run again to continue")
     tasks: str = setting(
         "", "names, separated by commas: {tasks}; studies have a default that suits the model"
     )
-    limit: int | None = setting(None, "only so many samples of each task", ge=1)
-    skip: int = setting(0, "leave out so many samples of each task first", ge=0)
-    repeats: int = setting(1, "ask everything so many times", ge=1)
-    shuffle_seed: int | None = setting(None, "take samples at random, not the first ones", ge=0)
     data: Texts = setting((), "a benchmark's file, PATH or TASK=PATH; without it, from the Hub")
     unsafe_code: bool = setting(False, "run model-written code unconfined if need be")
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(**self.model_dump(include=set(Selection.model_fields)))
 
     @property
     def folder(self) -> Path:

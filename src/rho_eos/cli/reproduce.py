@@ -4,7 +4,6 @@ from typing import Any
 
 import typer
 
-from rho_eos.base.errors import UserError
 from rho_eos.cli import options
 from rho_eos.cli.study import make_study, run_study
 from rho_eos.config import EngineConfig
@@ -35,20 +34,14 @@ def reproduce(
 
       rho-eos reproduce thresholds --model GSAI-ML/LLaDA-1.5 --tasks gsm8k,mbpp --dry-run --out x
     """
-    from rho_eos.reproduce.plan import TARGETS, plan_figures, plan_tables
-    from rho_eos.reproduce.profiles import choose_profile
-    from rho_eos.reproduce.run import reproduce
+    from rho_eos.reproduce.plan import choose_profile, make_plans
+    from rho_eos.reproduce.tables import reproduce
 
-    if target not in TARGETS:
-        raise UserError(f"reproduce got {target!r}, but takes one of {', '.join(TARGETS)}")
     chosen = choose_profile(engine.model, profile)
-    tables = plan_tables(target, chosen, measured.task_names)
-    figures = plan_figures(target, chosen, measured.task_names)
-    plans = [*tables, *figures]
+    plans = make_plans(target, chosen, measured.task_names)
     study = make_study(engine, measured, plans)
 
-    def run(open_model: Any, watch: Any) -> Any:
-        unsafe = measured.unsafe_code
-        return reproduce(study, chosen, tables, figures, open_model, watch, unsafe)
+    def results_of(study: Any, finished: Any) -> Any:
+        return reproduce(study, chosen, plans, finished)
 
-    return run_study(study, plans, run, "index.md", dry_run)
+    return run_study(study, plans, results_of, "index.md", dry_run, measured.unsafe_code)

@@ -1,18 +1,18 @@
 """Command-line options made from the classes that check them, so that no command repeats them."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 from pydantic.fields import FieldInfo
 
 from rho_eos.base.errors import UserError
-from rho_eos.base.settings import Settings, choices, from_word, item_of, kinds
+from rho_eos.base.settings import Settings, from_word, item_of, kinds
 from rho_eos.cli.options import Measured
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.schema import AXES, Parameter, choices_of, from_words, parameters
+from rho_eos.decoding.schema import from_words, parameters, told, told_default
 from rho_eos.server.config import ServerConfig
 
 _PANELS: dict[type[Settings], str] = {
@@ -31,7 +31,7 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
 
     For each class the command receives, first, its checked settings; of decoding a mapping of what
     was given, which may be defaults for many requests. A command that takes no decoding parameters
-    still has the options of the cache: they are the engine's defaults.
+    still has those of the cache and the length of a block: they are the engine's defaults.
     """
 
     def decorate(command: Command) -> Command:
@@ -40,7 +40,7 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
         decoding = {
             name: each
             for name, each in parameters().items()
-            if decodes or "cache" in (name, each.axis)
+            if decodes or "cache" in (name, each.axis) or name == "block_length"
         }
         for option in own:
             if option.name in decoding:  # of a plugin: ours have no such name
@@ -50,7 +50,7 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
                     f"`{command.__name__}` already"
                 )
 
-        def run(**all_options: Any) -> Any:  # a name that no option has: typer looks them up
+        def run(**all_options: Any) -> Any:  # typer would give an option of this name this type
             values = all_options
             asked = _decoding({n: values[n] for n in decoding if values[n] is not None})
             values["defaults"] = None if decodes else asked or None
@@ -58,14 +58,14 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
             return command(*given, **{each.name: values[each.name] for each in own})
 
         options = [
-            _option(name, field, _told(field) + _default({"": field.default}), panel)
+            _option(name, field, told(field) + told_default({"": field.default}), panel)
             for cls, panel in _PANELS.items()
             if cls in classes
             for name, field in cls.model_fields.items()
             if name != "defaults"
         ]
         for name, each in decoding.items():
-            options.append(_option(name, each.field, _described(each), _PARTS[each.axis]))
+            options.append(_option(name, each.field, each.help, _PARTS[each.axis]))
         return dressed(run, command, [*own, *options])
 
     return decorate
@@ -92,37 +92,6 @@ def _given(cls: type[Settings], values: dict[str, Any]) -> Settings:
         if (value := values.get(name)) is not None
     }
     return cls.from_mapping(given)
-
-
-def _described(parameter: Parameter) -> str:
-    """What a parameter means to those who have it; what most of them mean by it comes first."""
-    if parameter.name in AXES:
-        listed = f"{parameter.field.description}; one of {', '.join(choices_of(parameter.name))}"
-        return listed + _default({"": parameter.field.default})
-    meanings: dict[str, dict[str, Any]] = {}
-    for owner, field in parameter.owners.items():
-        meanings.setdefault(_told(field), {})[owner.partition(" ")[2]] = field.default
-    told: list[str] = []
-    for meaning, defaults in sorted(meanings.items(), key=lambda each: -len(each[1])):
-        shared = not told and (parameter.axis is None or parameter.everywhere)
-        told.append(("" if shared else f"{', '.join(defaults)}: ") + meaning + _default(defaults))
-    return "; ".join(told)
-
-
-def _told(field: FieldInfo) -> str:
-    """The sentence that every edge shows for a field, with the words that it takes."""
-    words = ", ".join(choices(field))
-    return f"{field.description}; one of {words}" if words else str(field.description)
-
-
-def _default(defaults: Mapping[str, Any]) -> str:
-    """The default in brackets, with those of owners that have another one."""
-    first, *_ = defaults.values()
-    others = {name: value for name, value in defaults.items() if value != first}
-    if not others and (first in (None, ()) or isinstance(first, bool)):
-        return ""
-    shown = "; ".join(f"{name}: {value}" for name, value in {"default": first, **others}.items())
-    return f" [{shown}]"
 
 
 def _option(name: str, field: FieldInfo, help: str, panel: str) -> inspect.Parameter:

@@ -12,8 +12,7 @@ from rho_eos.config import EngineConfig
 if TYPE_CHECKING:
     from rho_eos.evals.runs.evaluation import Progress
     from rho_eos.evals.runs.sources import AnswerSource
-    from rho_eos.evals.studies.result import Result
-    from rho_eos.evals.studies.study import Cell, Plan, Study, Watch
+    from rho_eos.evals.studies.study import Cell, Plan, Result, Study, Watch
 
 
 def make_study(config: EngineConfig, measured: Measured, plans: "Sequence[Plan]") -> "Study":
@@ -22,26 +21,23 @@ def make_study(config: EngineConfig, measured: Measured, plans: "Sequence[Plan]"
     from rho_eos.evals.studies.study import Study
 
     tasks = list(dict.fromkeys(task for plan in plans for task in plan.tasks))
-    return Study(
-        config=config,
-        folder=measured.folder,
-        limit=measured.limit,
-        skip=measured.skip,
-        repeats=measured.repeats,
-        shuffle_seed=measured.shuffle_seed,
-        data=find_data(tasks, measured.data),
-    )
+    data = find_data(tasks, measured.data)
+    return Study(config=config, folder=measured.folder, selection=measured.selection, data=data)
 
 
 def run_study(
     study: "Study",
     plans: "Sequence[Plan]",
-    run: "Callable[[Callable[[], AnswerSource], Watch], list[Result]]",
+    results_of: "Callable[[Study, Iterator[Plan]], list[Result]]",
     page: str,
     dry_run: bool,
+    unsafe_code: bool,
 ) -> int:
     """Run it with a progress bar, and print its tables and where its page is. The model is loaded
-    when it is first needed."""
+    when it is first needed.
+
+    `results_of` makes the tables, each when the plan that it needs comes, finished.
+    """
     from rich.console import Console
 
     from rho_eos.evals.runs.sources import ModelAnswers
@@ -58,7 +54,7 @@ def run_study(
 
     try:
         with _bar(console, cells) as watch:
-            results = run(open_model, watch)
+            results = results_of(study, study.run(plans, open_model, watch, unsafe_code))
     except KeyboardInterrupt:
         console.print(f"rho-eos: interrupted; {CONTINUE}")
         return 130

@@ -1,7 +1,5 @@
 """`rho-eos survey`: all ways to choose a length, side by side on one model."""
 
-from typing import Any
-
 import typer
 
 from rho_eos.base.errors import UserError
@@ -52,11 +50,7 @@ def survey(
     asked = listed(policies), listed(lengths), _values(varied or [])
     plan = plan_survey(name, measured.task_names or usual_tasks(engine.model), *asked)
     study = make_study(engine, measured, [plan])
-
-    def run(open_model: Any, watch: Any) -> Any:
-        return [run_survey(study, plan, open_model, watch, measured.unsafe_code)]
-
-    return run_study(study, [plan], run, f"{name}.md", dry_run)
+    return run_study(study, [plan], run_survey, f"{name}.md", dry_run, measured.unsafe_code)
 
 
 def _values(given: list[str]) -> dict[str, list[str]]:

@@ -29,7 +29,7 @@ def watch(
 
     from rho_eos.engine.request import Detail
     from rho_eos.text.ask import Ask
-    from rho_eos.views.screen import Screen, closing_line, plain_line
+    from rho_eos.views.screen import Screen, plain_line
 
     ask = Ask(prompt, decode_options, raw=raw, suffix=suffix)
     [request], loaded = prepared(engine, ask)
@@ -50,5 +50,5 @@ def watch(
     assert screen.output is not None
     console.print()
     console.print(screen.output.text, markup=False, soft_wrap=True)
-    console.print(closing_line(screen.output), style="dim", soft_wrap=True)
+    console.print(screen.closing_line(), style="dim", soft_wrap=True)
     return 0

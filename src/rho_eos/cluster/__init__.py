@@ -26,7 +26,8 @@ def start_cluster(processes: int) -> None:
 
 
 class Attempts:
-    """Counts how often each request was begun: Ray gives a block of a dead actor out for ever."""
+    """Counts how often each request was begun. When an actor dies, Ray begins its requests again,
+    however often that has happened before."""
 
     def __init__(self) -> None:
         self._begun: Counter[str] = Counter()

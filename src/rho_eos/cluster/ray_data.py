@@ -8,13 +8,12 @@ dies is started again, and the blocks it held are given out again, a few times e
 writes files, and the job it runs takes every id once, whatever Ray delivers.
 """
 
-import asyncio
 import logging
 import os
 import pickle
 import socket
-import threading
 from collections.abc import Generator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,8 @@ from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.base.plugins import absolute
 from rho_eos.cluster import Attempts, start_cluster
 from rho_eos.config import EngineConfig
-from rho_eos.engine.async_engine import AsyncEngine
 from rho_eos.engine.errors import RequestFailedError
-from rho_eos.engine.generation import Generation
+from rho_eos.engine.request import Handle
 from rho_eos.files.jobs import Executor
 from rho_eos.models.loading import open_checkpoint
 from rho_eos.models.placement import choose_device, name_of, stored_dtype, ways_to_compute
@@ -45,38 +43,29 @@ Block = dict[str, np.ndarray]
 
 
 class EngineActor:
-    """One engine, called from many threads at once."""
+    """One engine, called from many threads at once, which all advance each other's rows."""
 
     def __init__(self, engine_options: dict[str, Any], attempts: Any) -> None:
         from rho_eos.llm import LLM
 
         self._attempts = attempts
-        llm = LLM(**engine_options)
-        # Ray decides how much waits here; the engine must never refuse.
-        self._engine = AsyncEngine(llm.engine, max_waiting=2**31)
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        self._loop.call_soon_threadsafe(self._engine.start)
+        self._engine = LLM(**engine_options).engine
 
     def __call__(self, block: Block) -> Block:
         requests: list[Request] = [pickle.loads(item) for item in block["request"]]
         begun = ray.get(self._attempts.begin.remote([request.id for request in requests]))
-        decoding = asyncio.run_coroutine_threadsafe(self._decode(requests, begun), self._loop)
-        return {"output": np.array([pickle.dumps(each) for each in decoding.result()], object)}
-
-    async def _decode(self, requests: list[Request], begun: list[int]) -> list[Output]:
-        return await asyncio.gather(*map(self._decode_one, requests, begun))
-
-    async def _decode_one(self, request: Request, attempt: int) -> Output:
-        """Decode a request by itself, so that one that fails takes no other with it."""
-        if attempt > RETRIES + 1:
-            reason = f"the actor died {attempt - 1} times while it was decoded"
-            return Output(request.id, "", FinishReason.ERROR, error=reason)
-        try:
-            with self._engine.submit(Generation([request])) as generation:
-                return (await generation.finish())[0]
-        except RequestFailedError as error:
-            return Output(request.id, "", FinishReason.ERROR, error=str(error))
+        handles = []
+        for request, attempt in zip(requests, begun, strict=True):
+            handles.append(Handle(request))
+            if attempt <= RETRIES + 1:
+                self._engine.admit(handles[-1])
+            else:
+                reason = f"the actor died {attempt - 1} times while it was decoded"
+                handles[-1].close(Output(request.id, "", FinishReason.ERROR, error=reason))
+        for handle in handles:
+            with suppress(RequestFailedError):  # its output says so
+                self._engine.finish([handle])
+        return {"output": np.array([pickle.dumps(each.output) for each in handles], object)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ class Replica:
 
     async def measurements(self) -> tuple[str, list[Any]]:
         """Who this is, and its metrics."""
-        families = self.app.state.service.metrics.families()
-        return serve.get_replica_context().replica_tag, families
+        registry = self.app.state.service.metrics.registry
+        return serve.get_replica_context().replica_tag, list(registry.collect())
 
 
 async def metrics_of_all() -> bytes:

@@ -28,6 +28,8 @@ class Cache(ABC):
     name: ClassVar[str]
     #: Its parameters: a subclass of `Settings` with fields made by `setting`.
     Params: ClassVar[type[Settings]] = Settings
+    #: Whether it is for block diffusion models, and for them only.
+    for_blocks: ClassVar[bool] = False
     #: The next forward must compute everything. The engine sets it too, where a row needs that.
     stale: bool = True
 
@@ -54,3 +56,28 @@ class Cache(ABC):
 
     def moved(self, moved: np.ndarray, canvas: Canvas) -> None:  # noqa: B027 (likewise)
         """The canvas was edited: for each cell of it the old position, or -1."""
+
+
+class BlockCache(Cache):
+    """What caches of block diffusion models share: how far what is kept is final.
+
+    Keys and values of a block depend on the tokens up to its end and on nothing behind it. So they
+    are final as soon as a forward has computed them from final tokens.
+    """
+
+    for_blocks = True
+    final: int = 0  # positions of the row, from its first, whose keys and values are final
+    end: int = 0  # the position behind the last one that the forward under way computes
+
+    @staticmethod
+    def block_start(canvas: Canvas, position: int) -> int:
+        """Where the block begins that holds this position of the row."""
+        assert canvas.blocks is not None
+        length, offset = canvas.blocks.length, canvas.blocks.offset(len(canvas.prompt))
+        return max(0, (position + offset) // length * length - offset)
+
+    def committed(self, canvas: Canvas, prediction: Prediction, changed: Positions) -> None:  # noqa: ARG002
+        """What was computed is final up to the first cell that was MASK then, or was written."""
+        first = min([canvas.visible, *canvas.masked[:1], *changed[:1]])
+        settled = min(self.end, len(canvas.prompt) + int(first))
+        self.final = max(self.final, self.block_start(canvas, settled))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rho_eos.base.tokens import SpecialTokens
+from rho_eos.decoding.blocks import Blocks
 from rho_eos.decoding.edits import Edit, EditError, apply_edits
 
 Positions = np.ndarray  # (n,) int64, indices of cells, ascending
@@ -57,6 +58,13 @@ class Canvas:
     gaps: np.ndarray | None = None
     gap_count: int = 1  # an edit may empty a gap; it still counts
     sized: frozenset[int] = frozenset()  # gaps that have the length they are to have
+    blocks: Blocks | None = (
+        None  # of a block diffusion model; None: every position sees every other
+    )
+    #: Cells from here on are never returned: a block is written whole, also where fewer are wanted.
+    most: int | None = None
+    #: A cell of the block that is still being written although no MASK may be left in it.
+    held: int | None = None
     step: int = 0  # forwards made so far
     gave_up: bool = False  # it ended incomplete among given text, and returns all that it has
     columns: dict[str, Column] = field(default_factory=dict)
@@ -75,6 +83,8 @@ class Canvas:
         suffix: Sequence[int] = (),
         gaps: Sequence[int] | None = None,
         sized: Collection[int] = (),
+        blocks: Blocks | None = None,
+        most: int | None = None,
     ) -> "Canvas":
         """A new one from lists of token ids; a number of cells are so many MASKs."""
         cells = [special.mask] * cells if isinstance(cells, int) else cells
@@ -87,6 +97,8 @@ class Canvas:
             gaps=own,
             gap_count=1 if own is None else int(own.max(initial=0)) + 1,
             sized=frozenset(sized),
+            blocks=blocks,
+            most=most,
         )
 
     # ── what stands where ────────────────────────────────────────────────────────────────────
@@ -152,7 +164,71 @@ class Canvas:
         """(L,) bool: where the text ends, which it cannot before text that was given."""
         ends = self.special.is_end(self.cells)
         ends[: self.last_part] = False
+        ends[self.most :] &= self.most is None
         return ends
+
+    # ── its blocks ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def before_block(self) -> int:
+        """How many positions of the prompt belong to the block of the first cell."""
+        if self.blocks is None:
+            return 0
+        prompt = len(self.prompt)
+        return (prompt + self.blocks.offset(prompt)) % self.blocks.length
+
+    def block(self, cell: int, size: int | None, part: int | None = None) -> tuple[int, int]:
+        """The first and the end of the cells that lie in one block of `size` with this cell.
+
+        Without a size all cells are one block. With `part` it is the part of so many positions, of
+        that block, that the cell lies in.
+        """
+        if size is None:
+            return 0, self.length
+        first = (cell + self.before_block) // size * size - self.before_block
+        end = first + size
+        if part is not None:
+            first += (cell - first) // part * part
+            end = min(end, first + part)
+        return max(first, 0), min(end, self.length)
+
+    def open_block(self, size: int | None, part: int | None = None) -> tuple[int, int]:
+        """The same of the block that is being written: that of the first MASK."""
+        if self.held is not None:
+            return self.block(self.held, size)
+        first = int(self.masked[0]) if len(self.masked) else self.length
+        return self.block(first, size, part)
+
+    def open_masks(self, size: int | None, part: int | None = None) -> Positions:
+        """The MASKs of the block that is being written."""
+        first, end = self.open_block(size, part)
+        return self.masked[(self.masked >= first) & (self.masked < end)]
+
+    @cached_property
+    def opens(self) -> bool:
+        """Whether the next forward only reads the first token of a block from what stands before
+        it, as the model was trained to (`Blocks.opens_with_store`)."""
+        if self.blocks is None or not self.blocks.opens_with_store or not len(self.masked):
+            return False
+        at_start = (int(self.masked[0]) + self.before_block) % self.blocks.length == 0
+        return at_start and self.held is None
+
+    @cached_property
+    def visible(self) -> int:
+        """How many cells the next forward sees: what lies behind the open block sees nobody."""
+        if self.blocks is None:
+            return self.length
+        first, end = self.open_block(self.blocks.length)
+        return first if self.opens else end
+
+    def whole_blocks(self, length: int) -> int:
+        """The least length from `length` on at which the last block is whole.
+
+        Blocks that are counted from the end of the prompt may be short at the end of the canvas.
+        """
+        if self.blocks is None or self.blocks.alignment == "prompt":
+            return length
+        return length + -(self.before_block + length) % self.blocks.length
 
     # ── what of it is final ──────────────────────────────────────────────────────────────────
 
@@ -160,12 +236,16 @@ class Canvas:
     def is_complete(self) -> bool:
         """No MASK is left before the first committed end: later cells are never returned."""
         ends = np.flatnonzero(self.ends)
-        return len(ends) > 0 and not np.any(self.cells[: ends[0]] == self.special.mask)
+        end = int(ends[0]) if len(ends) else self.most
+        if end is None or end > self.length:
+            return False
+        return not np.any(self.cells[:end] == self.special.mask)
 
     @cached_property
     def final_prefix(self) -> int:
         """How many cells stand before the first MASK or end."""
         closed = self.ends | (self.cells == self.special.mask)
+        closed[self.most :] |= self.most is not None
         return int(np.argmax(closed)) if closed.any() else self.length
 
     @property
@@ -215,10 +295,14 @@ class Canvas:
 
     # ── what may become of it ────────────────────────────────────────────────────────────────
 
-    def commit(self, positions: Positions, tokens: np.ndarray, probability: np.ndarray) -> "Canvas":
-        """One step further: with these tokens in place of MASKs."""
-        if not np.all(self.cells[positions] == self.special.mask):
-            raise EditError("only MASK positions may be committed")
+    def commit(
+        self,
+        positions: Positions,
+        tokens: np.ndarray,
+        probability: np.ndarray,
+        held: int | None = None,
+    ) -> "Canvas":
+        """One step further: with these tokens in these places."""
         cells = self.cells.copy()
         cells[positions] = tokens
         noted = {
@@ -230,7 +314,7 @@ class Canvas:
         for name, values in noted.items():
             columns[name] = Column(columns[name].values.copy(), columns[name].empty)
             columns[name].values[positions] = values
-        return replace(self, cells=cells, step=self.step + 1, columns=columns)
+        return replace(self, cells=cells, step=self.step + 1, columns=columns, held=held)
 
     def edit(self, edits: tuple[Edit, ...], longest: int) -> "Edited":
         """The canvas after all edits, of which at most `longest` cells are not given."""
@@ -241,14 +325,22 @@ class Canvas:
         written[kept] = cells[kept] != self.cells[moved[kept]]
         columns = {name: column.follow(moved, written) for name, column in self.columns.items()}
         gaps = None if self.gaps is None else _follow_gaps(self.gaps, moved)
-        return Edited(replace(self, cells=cells, gaps=gaps, columns=columns), moved, changed)
+        held = None
+        if self.held is not None:
+            held = next(iter(np.flatnonzero(moved == self.held).tolist()), None)
+        return Edited(
+            replace(self, cells=cells, gaps=gaps, columns=columns, held=held), moved, changed
+        )
 
     def hidden(self, positions: Positions) -> "Canvas":
         """The same with MASK in these places, which count on from the cells into the suffix."""
         tokens = np.concatenate((self.cells, self.suffix))
         tokens[positions] = self.special.mask
         cells, suffix = tokens[: self.length], tokens[self.length :]
-        return replace(self, cells=cells, suffix=suffix, columns=dict(self.columns))
+        columns, held = dict(self.columns), self.held
+        if held is None and len(self.masked):
+            held = int(self.masked[0])  # the block that is being written stays the same
+        return replace(self, cells=cells, suffix=suffix, columns=columns, held=held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Which tokens: the seam of commit rules, and the parts that rules share.
 
 A rule sees the candidates, the predicted MASKs of the block that is being written, and says which
-of them are committed. It commits at least one where there is a candidate. A rule that takes tokens
-back answers with a `Commit`, which also names the cells that become MASK again.
+of them are committed. It commits at least one where there is a candidate. A rule that changes its
+mind answers with a `Commit`, which also names the cells that become MASK again.
 """
 
 from abc import ABC, abstractmethod
@@ -19,6 +19,8 @@ from rho_eos.decoding.params import LONGEST
 from rho_eos.decoding.policy import Keeps
 from rho_eos.decoding.prediction import Needs, Prediction, Probe
 
+#: Forwards over a block that has no MASK any more, after which its rule must have come to rest.
+MOST_POST_STEPS = 1024
 Order = Literal["confidence", "margin", "entropy"]
 ORDER = (
     "by what candidates are ranked: the probability of their token, its margin over the second "
@@ -30,7 +32,14 @@ class CommitParams(Settings):
     """The parameters that all commit rules share."""
 
     block_length: int | None = setting(
-        32, "commit within one block at a time; none: anywhere", ge=1, le=LONGEST
+        32,
+        "commit within one block at a time; none: anywhere. A block diffusion model has blocks of "
+        "its own, and other lengths are outside of its training",
+        ge=1,
+        le=LONGEST,
+    )
+    sub_block_length: int | None = setting(
+        None, "commit within one part of a block at a time, from left to right", ge=1, le=LONGEST
     )
     order: Order = setting("confidence", ORDER)
     defer_eos: bool = setting(False, "commit EOS in a block only when nothing else is left in it")
@@ -38,10 +47,18 @@ class CommitParams(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The candidates that are written, and the committed cells that become MASK again."""
+    """What a rule does in a step.
+
+    Args:
+        positions: The candidates that are written. A rule that needs the whole canvas and may
+            change tokens (`Keeps.BLOCKS`) also has committed cells of the open block as candidates.
+        remask: Committed cells of the open block that become MASK again.
+        unsettled: The block stays open although no MASK may be left in it.
+    """
 
     positions: Positions
     remask: Positions = field(default_factory=no_positions)
+    unsettled: bool = False
 
 
 class CommitRule(ABC):
@@ -54,8 +71,10 @@ class CommitRule(ABC):
     name: ClassVar[str]
     #: Its parameters: a subclass of `CommitParams` with fields made by `setting`.
     Params: ClassVar[type[CommitParams]] = CommitParams
-    #: ALL: what is committed stays. BLOCKS: it may take back tokens of the open block.
+    #: ALL: what is committed stays. BLOCKS: it may change tokens of the open block.
     keeps: ClassVar[Keeps] = Keeps.ALL
+    #: Parameters of which one chooses this rule, where none is named.
+    implied_by: ClassVar[tuple[str, ...]] = ()
     #: What it reads; `__init__` adds what the order of candidates needs.
     needs: Needs = Needs()
 
@@ -85,14 +104,6 @@ class CommitRule(ABC):
             candidates: What the model says at the MASKs that may be committed now, in order of
                 their positions, at least one.
         """
-
-
-def first_open_block(masked: Positions, block_length: int | None) -> Positions:
-    """The MASKs of the first aligned block that still holds one; all of them without blocks."""
-    if block_length is None or len(masked) == 0:
-        return masked
-    end = (int(masked[0]) // block_length + 1) * block_length
-    return masked[: np.searchsorted(masked, end)]
 
 
 def ranked(candidates: Prediction, order: Order) -> Positions:

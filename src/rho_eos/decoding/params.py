@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from pydantic import create_model, model_validator
 
 from rho_eos.base.errors import UserError, did_you_mean
-from rho_eos.base.settings import FewTexts, Settings, is_optional, setting
+from rho_eos.base.settings import FewIds, FewTexts, Settings, is_optional, setting
 
 if TYPE_CHECKING:
     from rho_eos.decoding.cache import Cache
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICY = "rho-eos"
 DEFAULT_COMMIT = "threshold"
-SCHEDULE = "quota"  # the rule of who says in how many steps
 NO_CACHE = "none"
 #: No canvas of any model comes near it; it only keeps a slip of the pen from taking all memory.
 LONGEST = 2**20
@@ -63,6 +62,7 @@ class DecodeParams(Settings):
         0.0, "classifier-free guidance; above 0 it doubles the cost", ge=0, le=100
     )
     stop: FewTexts = setting((), "end the text before this string; repeatable")
+    stop_token_ids: FewIds = setting((), "end the text before this token; repeatable")
     early_stop: bool = setting(True, "stop once the text is complete; same text, fewer steps")
     trace: bool = setting(False, "record every step")
     logprobs: int | None = setting(
@@ -197,9 +197,12 @@ def parts_of(given: Mapping[str, Any]) -> Parts:
     policy = find_policy(chosen("policy", DEFAULT_POLICY))
     cache = find_cache(chosen("cache", NO_CACHE))
     if policy.rule is None:
-        # A number of steps is what LLaDA's own schedule is called by.
-        scheduled = any(given.get(name) is not None for name in ("steps", "steps_per_block"))
-        default = SCHEDULE if scheduled else DEFAULT_COMMIT
+        implied = (
+            name
+            for name, rule in COMMITS.all().items()
+            if any(given.get(each) is not None for each in rule.implied_by)
+        )
+        default = next(implied, DEFAULT_COMMIT)
         return Parts(policy, COMMITS.find(chosen("commit", default)), cache)
     if chosen("commit", policy.name) != policy.name:
         raise UserError(
@@ -248,17 +251,26 @@ def merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any
     """A request's own parameters over defaults that were given for many requests.
 
     Where it names another policy, rule or cache than the defaults do, those defaults that only the
-    others have do not concern it.
+    others have do not concern it. None means "not given", except where it is a value of the
+    parameter.
     """
     from rho_eos.decoding.registry import find_policy
     from rho_eos.decoding.schema import parameters
 
-    both = {**defaults, **own}
-    if not any(name in own for name in ("policy", "commit", "cache")):
+    said = {name: value for name, value in own.items() if value is not None}
+    both = {**defaults, **said}
+    chosen = any(name in said for name in ("policy", "commit", "cache"))
+    if not chosen and len(said) == len(own):
         return both
-    if "commit" not in own and find_policy(both.get("policy") or DEFAULT_POLICY).rule is not None:
+    policy = find_policy(both.get("policy") or DEFAULT_POLICY)
+    if chosen and "commit" not in said and policy.rule is not None:
         both.pop("commit", None)
-    known, others = composed(parts_of(both)).model_fields, parameters()
+    known = composed(parts_of(both)).model_fields
+    nones = (name for name in own.keys() - said.keys() if name in known)
+    both |= {name: None for name in nones if is_optional(known[name])}
+    if not chosen:
+        return both
+    others = parameters()
     return {
         name: value
         for name, value in both.items()

@@ -98,6 +98,14 @@ class Windowed:
         return False
 
 
+class Blockwise:
+    """Mixed into policies that need to see no more than the block that is being written.
+
+    A block diffusion model sees nothing behind that block, so all other policies refuse it: there
+    is no tail that they could read a length from.
+    """
+
+
 class Infills:
     """Mixed into policies whose canvas may stand before given text: a suffix, a template."""
 

@@ -33,16 +33,19 @@ class Draws:
         return Draws(self.temperature[part], self.top_k[part], self.top_p[part], self.uniform[part])
 
 
-def draws_for(params: DecodeParams, step: int, positions: np.ndarray) -> Draws:
-    """Those of one request in one step."""
+def draws_for(
+    params: DecodeParams, step: int, positions: np.ndarray, greedy: bool = False
+) -> Draws:
+    """Those of one request in one step; `greedy`: its best tokens, whatever its temperature is."""
     n = len(positions)
+    temperature = 0.0 if greedy else params.temperature
     uniform = np.zeros(n, dtype=np.float32)
-    if params.temperature > 0 and n:
+    if temperature > 0 and n:
         # The i-th number belongs to position i, however many positions are asked for.
         noise = np.random.Generator(np.random.PCG64(np.random.SeedSequence((params.seed, step))))
         uniform = noise.random(int(positions[-1]) + 1, dtype=np.float32)[positions]
     return Draws(
-        temperature=np.full(n, params.temperature, dtype=np.float32),
+        temperature=np.full(n, temperature, dtype=np.float32),
         top_k=np.full(n, params.top_k or 0),
         top_p=np.full(n, params.top_p, dtype=np.float32),
         uniform=uniform,

@@ -42,15 +42,35 @@ class Parameter:
 
     @property
     def help(self) -> str:
-        """What it is for, and where an owner means something else by it or has another default."""
-        told = str(self.field.description)
-        for owner, own in self.owners.items():
-            if own.description != self.field.description:
-                default = "" if own.default is None else f" ({own.default})"
-                told += f"; {owner}: {own.description}{default}"
-            elif own.default != self.field.default and self.name not in AXES:
-                told += f"; {owner}: {own.default}"
-        return told
+        """What it means to those who have it; what most of them mean by it comes first."""
+        if self.name in AXES:
+            one_of = f"{self.field.description}; one of {', '.join(choices_of(self.name))}"
+            return one_of + told_default({"": self.field.default})
+        meanings: dict[str, dict[str, Any]] = {}
+        for owner, field in self.owners.items():
+            meanings.setdefault(told(field), {})[owner.partition(" ")[2]] = field.default
+        sentences: list[str] = []
+        for meaning, defaults in sorted(meanings.items(), key=lambda each: -len(each[1])):
+            shared = not sentences and (self.axis is None or self.everywhere)
+            whose = "" if shared else f"{', '.join(defaults)}: "
+            sentences.append(whose + meaning + told_default(defaults))
+        return "; ".join(sentences)
+
+
+def told(field: FieldInfo) -> str:
+    """The sentence that every edge shows for a field, with the words that it takes."""
+    words = ", ".join(choices(field))
+    return f"{field.description}; one of {words}" if words else str(field.description)
+
+
+def told_default(defaults: Mapping[str, Any]) -> str:
+    """The default in brackets, with those of owners that have another one."""
+    first, *_ = defaults.values()
+    others = {name: value for name, value in defaults.items() if value != first}
+    if not others and (first in (None, ()) or isinstance(first, bool)):
+        return ""
+    shown = "; ".join(f"{name}: {value}" for name, value in {"default": first, **others}.items())
+    return f" [{shown}]"
 
 
 def parts() -> dict[str, dict[str, Any]]:

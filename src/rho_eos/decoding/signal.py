@@ -16,10 +16,15 @@ Signal = Callable[[Canvas, Prediction], float | None]
 
 
 def density(canvas: Canvas, prediction: Prediction) -> float | None:
-    """ρ: the share of MASKs whose implicit token is EOS. None with no MASK left: not 0, not 1."""
-    if len(canvas.masked) == 0:
+    """ρ: the share of MASKs whose implicit token is EOS. None with no MASK left: not 0, not 1.
+
+    In a block diffusion model it is that of the block being written: it says whether the text ends
+    there, and nothing of a length.
+    """
+    masked = canvas.masked if canvas.blocks is None else prediction.among(canvas.masked)
+    if len(masked) == 0 or canvas.opens:
         return None
-    return float(np.mean(prediction.at(canvas.masked).token == canvas.special.eos))
+    return float(np.mean(prediction.at(masked).token == canvas.special.eos))
 
 
 def confidence(canvas: Canvas, prediction: Prediction) -> float:
@@ -44,8 +49,9 @@ def end_in_sight(canvas: Canvas, prediction: Prediction) -> int | None:
 
 def will_end(canvas: Canvas, prediction: Prediction, commit: Positions) -> bool:
     """Whether an end of text stands on the canvas once `commit` is written."""
-    tokens = np.concatenate((canvas.cells, prediction.at(commit).token))
-    return bool(canvas.special.is_end(tokens).any())
+    tokens = canvas.cells.copy()
+    tokens[commit] = prediction.at(commit).token
+    return bool(canvas.special.is_end(tokens[: canvas.most]).any())
 
 
 def trailing_masks(canvas: Canvas, commit: Positions) -> int:

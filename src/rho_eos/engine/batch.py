@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rho_eos.decoding.canvas import no_positions
+from rho_eos.decoding.edits import EditError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,46 @@ class RowInput:
     cfg_scale: float = 0.0
     computed: np.ndarray | None = None  # (m,) int64, positions of the whole row; None: all
     suffix: np.ndarray = field(default_factory=no_positions)  # (S,) int64, behind the canvas
+    #: The length of the row's blocks and the offset of its positions in them; None: all see all.
+    blocks: tuple[int, int] | None = None
 
     @property
     def length(self) -> int:
         """Positions of the whole row."""
         return len(self.prompt) + len(self.canvas) + len(self.suffix)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive computed positions of a row that attend together.
+
+    They see the first `keys` positions of the row, all of them alike, or with a mask each the
+    blocks up to its own.
+    """
+
+    count: int
+    keys: int
+    mask: np.ndarray | None = None  # (count, keys) bool, True: it sees
+
+
+#: Positions of several blocks that share one mask, so that a mask stays small.
+MASKED_AT_ONCE = 512
+
+
+def spans_of(first: int, end: int, length: int, offset: int) -> list[Span]:
+    """The computed positions from `first` to `end` of a row in blocks: the last block sees all that
+    is computed or kept, and so does one block before it; more than one need a mask."""
+    last = max(first, (end - 1 + offset) // length * length - offset)
+    spans: list[Span] = []
+    step = max(length, MASKED_AT_ONCE // length * length)
+    begin = (first + offset) // length * length - offset  # of the first block
+    for start in range(begin, last, step) if first < last else ():
+        stop, start = min(start + step, last), max(first, start)
+        block = (np.arange(stop) + offset) // length
+        several = block[start] != block[stop - 1]
+        mask = block[None, :] <= block[start:stop, None] if several else None
+        spans.append(Span(stop - start, stop, mask))
+    return [*spans, Span(end - last, end)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +71,7 @@ class PackedBatch:
     input_ids: np.ndarray  # (T,) int64
     position_ids: np.ndarray  # (T,) int64, from 0 in each row
     row_lengths: tuple[int, ...]
+    spans: tuple[tuple[Span, ...] | None, ...]  # of each row; None: all of it sees all that is kept
     read_at: np.ndarray  # (n,) int64, index into T for each wanted position of all sequences
     owners: np.ndarray  # (n,) int64, which sequence it belongs to
     starts: np.ndarray  # (sequences,) int64, where in the n each one's begin
@@ -42,11 +79,6 @@ class PackedBatch:
     unconditional_at: np.ndarray  # (g,) int64, index into T of the row with the masked prompt
     guided: np.ndarray  # (g,) int64, which of the n that is for
     cfg_scale: np.ndarray  # (g,) float32
-
-    @property
-    def cu_seqlens(self) -> np.ndarray:
-        """(rows + 1,) int32: where each row begins and ends in T."""
-        return np.cumsum((0, *self.row_lengths), dtype=np.int32)
 
 
 def pack(sequences: Sequence[RowInput], shift: int, mask: int) -> PackedBatch:
@@ -57,6 +89,7 @@ def pack(sequences: Sequence[RowInput], shift: int, mask: int) -> PackedBatch:
     guided: list[np.ndarray] = []
     unconditional_at: list[np.ndarray] = []
     scales: list[np.ndarray] = []
+    spans: list[tuple[Span, ...] | None] = []
     tokens = predictions = 0
     for sequence in sequences:
         row = np.concatenate((sequence.prompt, sequence.canvas, sequence.suffix))
@@ -64,8 +97,15 @@ def pack(sequences: Sequence[RowInput], shift: int, mask: int) -> PackedBatch:
         inside = len(sequence.prompt) + sequence.wanted - shift
         computed = sequence.computed
         if computed is not None:
+            if sequence.blocks is not None and not np.isin(inside, computed).all():
+                raise EditError("what is read stands at a position that the cache does not compute")
             row, inside = row[computed], np.searchsorted(computed, inside)
         places.append(np.arange(len(row)) if computed is None else computed)
+        own_spans = None
+        if sequence.blocks is not None:
+            at = places[-1]
+            own_spans = tuple(spans_of(int(at[0]), int(at[-1]) + 1, *sequence.blocks))
+        spans += [own_spans] * (1 + (sequence.cfg_scale > 0))
         rows.append(row)
         read_at.append(tokens + inside)
         tokens += len(row)
@@ -84,6 +124,7 @@ def pack(sequences: Sequence[RowInput], shift: int, mask: int) -> PackedBatch:
         input_ids=np.concatenate(rows),
         position_ids=np.concatenate(places),
         row_lengths=tuple(len(row) for row in rows),
+        spans=tuple(spans),
         read_at=np.concatenate(read_at),
         owners=np.repeat(np.arange(len(sequences)), counts),
         starts=np.cumsum([0, *counts[:-1]]),

@@ -32,9 +32,10 @@ from rho_eos.decoding.edits import EditError
 from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.errors import EngineError, NotFiniteError, RequestFailedError
 from rho_eos.engine.memory import give_back, is_out_of_memory
-from rho_eos.engine.request import Detail, Detokenize, Handle, Request, StepEvent
+from rho_eos.engine.request import Detail, Detokenize, Handle, StepEvent
 from rho_eos.engine.row import Row
 from rho_eos.engine.scheduler import Scheduler
+from rho_eos.text.ask import Request
 
 logger = logging.getLogger(__name__)
 
@@ -210,7 +211,7 @@ class Engine:
                 delta=delta,
                 token_ids=prefix,
                 draft_ids=draft[draft != self.special.mask].tolist(),  # a window sees not all
-                positions_evaluated=row.positions_evaluated,
+                positions_evaluated=row.spent.positions_evaluated,
                 output=output,
                 logprobs=None if logprobs is None else logprobs[: len(prefix)],
                 detokenize=self.detokenize,
@@ -233,8 +234,8 @@ class Engine:
     def _note_start(self, batch: list[Row]) -> None:
         now = time.perf_counter()
         for row in batch:
-            if row.started is None:
-                row.started = now
+            if row.spent.started is None:
+                row.spent.started = now
 
     def _text_so_far(self, row: Row) -> tuple[str, bool]:
         """The committed prefix as text, cut at the first stop string, and whether there was one."""

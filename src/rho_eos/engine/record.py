@@ -20,7 +20,7 @@ def record_of(
     edits: tuple[Edit, ...],
     moved: np.ndarray | None,
     after: Canvas,
-    refresh: bool,
+    sees_all: bool,
     computed: int,
     exact: int,
 ) -> StepRecord:
@@ -30,13 +30,14 @@ def record_of(
         step=before.step,
         length=before.length,
         masks=len(before.masked),
-        rho=density(before, prediction) if refresh else None,
+        rho=density(before, prediction) if sees_all else None,
         signal=_number(step.signal),
         action=_name(edits),
         change=after.length - before.length,
         computed=computed,
         exact=exact,
-        refresh=refresh,
+        refresh=sees_all,
+        block=None if before.blocks is None else before.open_block(before.blocks.length),
         committed=tuple(
             zip(commit.tolist(), chosen.token.tolist(), chosen.confidence.tolist(), strict=True)
         ),

@@ -12,7 +12,7 @@ from enum import Enum, auto
 
 from rho_eos.base.outputs import Output, StepRecord, TokenLogprob
 from rho_eos.engine.errors import EngineError
-from rho_eos.text.ask import Request as Request
+from rho_eos.text.ask import Request
 
 Detokenize = Callable[[list[int]], str]
 

@@ -7,42 +7,21 @@ import numpy as np
 
 from rho_eos.base.outputs import FinishReason, StepRecord, TokenLogprob, Usage
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.cache import Cache
+from rho_eos.decoding.cache import BlockCache, Cache
 from rho_eos.decoding.canvas import Canvas, Positions, no_positions
-from rho_eos.decoding.commit import Commit, CommitRule, first_open_block
+from rho_eos.decoding.commit import MOST_POST_STEPS, Commit, CommitRule
 from rho_eos.decoding.edits import Edit, EditError, Overwrite
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Infills, Keeps, Policy, Step, Windowed
 from rho_eos.decoding.prediction import Needs, Prediction
 from rho_eos.decoding.signal import will_end, with_divergence
-from rho_eos.engine.batch import RowInput
+from rho_eos.engine.checks import check_edits, check_rewritten
+from rho_eos.engine.cost import Cost
+from rho_eos.engine.forward import Forward, wanted_cells
 from rho_eos.engine.logprobs import keep_alternatives, logprobs_of
 from rho_eos.engine.record import record_of
 from rho_eos.engine.request import Handle
 from rho_eos.text.streaming import TextDelta
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One canvas of a forward: a row's own, or one of its probes."""
-
-    canvas: Canvas
-    input: RowInput
-    tokens: np.ndarray | None = None  # whose probability a probe asks for
-    is_probe: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Forward:
-    """What a row asks of its next forward: its own canvas, then its probes."""
-
-    asked: tuple[Asked, ...]
-    of_policy: int  # how many of the probes are the policy's; the others are the commit rule's
-
-    @property
-    def computed(self) -> Positions | None:
-        """The positions of the row that are computed; None: all."""
-        return self.asked[0].input.computed
 
 
 @dataclass(slots=True, eq=False)
@@ -56,17 +35,13 @@ class Row:
     cache: Cache | None = field(init=False)
     needs: Needs = field(init=False)
     text: TextDelta = field(init=False)
-    positions_evaluated: int = 0
-    positions_exact: int = 0
-    refreshes: int = 0
-    committed: int = 0
-    expansions: int = 0
-    contractions: int = 0
+    spent: Cost = field(default_factory=Cost)
     finish_reason: FinishReason | None = None
     trace: list[StepRecord] = field(default_factory=list)
+    post_steps: int = 0  # those in which a block was open that had no MASK any more
+    held_since: int = 0  # so many of them in a row
+    idle: bool = False  # whether the last forward predicted nothing
     waited: int = 0  # steps that it was held back, so that others could refresh
-    started: float | None = None
-    first_token: float | None = None
     asking: str = ""  # whose code runs, for the sentence that says what failed
     _forward: Forward | None = None  # the next one, once it was planned
 
@@ -77,8 +52,8 @@ class Row:
         policy, rule, cache = params.parts
         self.policy, self.rule = policy(params, special), rule(params, special)
         # A policy that has to see everything in every step would only fill the memory.
-        windowed = cache is not None and issubclass(policy, Windowed)
-        self.cache = cache(params, special) if cache is not None and windowed else None
+        useful = cache is not None and (cache.for_blocks or issubclass(policy, Windowed))
+        self.cache = cache(params, special) if cache is not None and useful else None
         self.needs = self.policy.needs | self.rule.needs | Needs(top=params.logprobs or 0)
         self.text = TextDelta(params.stop)
 
@@ -107,47 +82,33 @@ class Row:
     def plan(self) -> None:
         """Decide what the next forward computes and predicts."""
         canvas, policy = self.canvas, self.policy
-        computed, wanted = None, canvas.masked
-        may_spare = isinstance(policy, Windowed) and not policy.must_see_all(canvas.step)
-        if may_spare and self.cache is not None:
+        computed = None
+        looks = isinstance(policy, Windowed) and policy.must_see_all(canvas.step)
+        if self.cache is not None and not looks:
             self.asking = f"cache {self.cache.name}"
             computed = self.cache.positions(canvas)
-        if computed is not None:
-            wanted = wanted[np.isin(len(canvas.prompt) + wanted, computed)]
-        elif self.needs.whole_canvas:
-            wanted = np.arange(canvas.length)
+            if computed is not None and not len(computed):
+                raise EditError(f"cache {self.cache.name} has the next forward compute nothing")
         self.asking = f"policy {self.params.policy}"
         own = policy.probes(canvas) if computed is None else ()
         self.asking = f"commit rule {self.rule.name}"
-        asked = [Asked(canvas, self._input(canvas, wanted, computed))]
-        for probe in (*own, *self.rule.probes(canvas)):
-            given = self._input(probe.canvas, probe.read)
-            asked.append(Asked(probe.canvas, given, probe.tokens, is_probe=True))
-        self._forward = Forward(tuple(asked), len(own))
+        probes = (*own, *self.rule.probes(canvas))
+        reader = self.policy.needs | self.rule.needs if computed is None else self.rule.needs
+        wanted = wanted_cells(canvas, computed, reader.whole_canvas)
+        self._forward = Forward.of(
+            canvas, wanted, computed, probes, len(own), self.params.cfg_scale
+        )
         self.asking = f"policy {self.params.policy}"
-
-    def _input(
-        self, canvas: Canvas, wanted: Positions, computed: Positions | None = None
-    ) -> RowInput:
-        scale = self.params.cfg_scale
-        return RowInput(canvas.prompt, canvas.cells, wanted, scale, computed, canvas.suffix)
-
-    @property
-    def exact_cost(self) -> int:
-        """Positions of its next forward if it computed all; guidance needs every row twice."""
-        return self.copies * sum(each.input.length for each in self.forward.asked)
 
     @property
     def cost(self) -> int:
         """Positions that its next forward evaluates."""
-        computed = self.forward.computed
-        spared = 0 if computed is None else self.canvas.row_length - len(computed)
-        return self.exact_cost - self.copies * spared
+        return self.forward.cost
 
     @property
     def reads(self) -> int:
         """Positions whose logits its next forward makes."""
-        return self.copies * sum(len(each.input.wanted) for each in self.forward.asked)
+        return self.forward.reads
 
     @property
     def copies(self) -> int:
@@ -158,6 +119,21 @@ class Row:
     def refreshes_next(self) -> bool:
         """With a cache: its next forward computes all that a window would not."""
         return self.cache is not None and self.forward.computed is None
+
+    @property
+    def shared(self) -> BlockCache | None:
+        """Its cache, if other rows may have the same blocks. Not so where blocks are counted from
+        the end of the prompt, whose length then decides; and guidance hides the prompt."""
+        blocks = self.canvas.blocks
+        absolute = blocks is not None and blocks.alignment == "absolute"
+        alone = absolute and self.copies == 1
+        return self.cache if isinstance(self.cache, BlockCache) and alone else None
+
+    def reuse(self, count: int) -> None:
+        """Keys and values of its first `count` positions are there already, from another row."""
+        assert isinstance(self.cache, BlockCache)
+        self.cache.final, self.spent.reused = count, self.spent.reused + count
+        self._forward = None
 
     def first_end(self, canvas: Canvas) -> int:
         """No end of text is chosen before this cell: a minimum length, or given text."""
@@ -182,40 +158,42 @@ class Row:
     def advance(self, prediction: Prediction) -> StepRecord:
         """One denoising step: ask rule and policy, commit, and unless that ended the text, edit."""
         before, forward = self.canvas, self.forward
-        costs = self.cost, self.exact_cost
-        refresh = forward.computed is None
+        costs = forward.cost, forward.exact_cost
+        refresh = costs[0] == costs[1]
         if self.needs.divergence:
             prediction = with_divergence(before, prediction)
         proposed = self._propose(prediction, forward)
-        if refresh:
-            own = replace(prediction, probes=prediction.probes[: forward.of_policy])
-            step = self.policy.step(before, own, proposed.positions)
-        else:
-            step = self._in_window(prediction, proposed.positions)
+        step = self._decide(prediction, forward, proposed)
         commit, remask = proposed.positions, proposed.remask
         if step.commit is not None:
             commit, remask = step.commit, no_positions()
-        self.positions_evaluated += costs[0]
-        self.positions_exact += costs[1]
-        self.refreshes += refresh
+        again = commit[before.cells[commit] != self.special.mask]
+        check_rewritten(before, again, self.rule, self._open_block(before))
+        self.spent.positions_evaluated += costs[0]
+        self.spent.positions_exact += costs[1]
+        self.spent.refreshes += refresh
         chosen = prediction.at(commit)
-        self.canvas = before.commit(commit, chosen.token, chosen.confidence)
+        unsettled = proposed.unsettled and step.commit is None
+        held = self._open_block(before) if unsettled else None
+        if not forward.only_keeps:
+            self.canvas = before.commit(commit, chosen.token, chosen.confidence, held)
+        self._check_progress(forward, held is not None)
         if self.params.logprobs:
             keep_alternatives(self.canvas, chosen, self.params.logprobs)
-        self.committed += len(commit)
+        self.spent.committed += int(np.isin(commit, before.masked).sum())
         edits, moved = self._edit(step, remask)
-        if self.first_token is None and len(self.final.returned):
-            self.first_token = time.perf_counter()
+        if self.spent.first_token is None and len(self.final.returned):
+            self.spent.first_token = time.perf_counter()
         if self.cache is not None:
-            if refresh:
+            if forward.computed is None:
                 self.cache.refreshed(before)
             self.cache.committed(before, prediction, np.union1d(commit, remask))
             if moved is not None:
                 self.cache.moved(moved, self.canvas)
         record = record_of(
-            before, prediction, step, commit, edits, moved, self.canvas, refresh, *costs
+            before, prediction, step, commit, edits, moved, self.canvas, forward.sees_all, *costs
         )
-        if self.params.trace:
+        if self.params.trace and not forward.only_keeps:
             self.trace.append(record)
         self._forward = None
         if self.finish_reason is None:
@@ -224,20 +202,45 @@ class Row:
 
     def _propose(self, prediction: Prediction, forward: Forward) -> Commit:
         """What the commit rule would write and take back."""
-        masked = prediction.among(self.canvas.masked)
+        canvas = self.canvas
+        if canvas.opens or forward.only_keeps:
+            return Commit(prediction.positions)
         size: int | None = getattr(self.params, "block_length", None)
-        candidates = prediction.at(first_open_block(masked, size))
+        part: int | None = getattr(self.params, "sub_block_length", None)
+        first, end = canvas.open_block(size, part)
+        inside = prediction.positions[
+            (prediction.positions >= first) & (prediction.positions < end)
+        ]
+        open_ = canvas.cells[inside] == self.special.mask
+        if self.rule.needs.whole_canvas:
+            open_ |= ~canvas.given[inside]
+        candidates = prediction.at(inside[open_])
         if not len(candidates.positions):
             return Commit(no_positions())
         own = prediction.probes[forward.of_policy :]
         self.asking = f"commit rule {self.rule.name}"
         answer = self.rule(self.canvas, replace(candidates, probes=own))
         commit = answer if isinstance(answer, Commit) else Commit(answer)
-        self._check_taken_back(commit.remask)
+        check_rewritten(canvas, commit.remask, self.rule, self._open_block(canvas))
         if not np.isin(commit.positions, candidates.positions).all():
             raise EditError(f"commit rule {self.rule.name} may commit candidates only")
         self.asking = f"policy {self.params.policy}"
         return commit
+
+    def _decide(self, prediction: Prediction, forward: Forward, proposed: Commit) -> Step:
+        """How the length changes: the policy's answer, where it is asked."""
+        if forward.only_keeps:
+            return Step(commit=no_positions(), finished=False)
+        if forward.sees_all:
+            own = replace(prediction, probes=prediction.probes[: forward.of_policy])
+            step = self.policy.step(self.canvas, own, proposed.positions)
+        else:
+            step = self._in_window(prediction, proposed.positions)
+        if not proposed.unsettled or step.commit is not None:
+            return step
+        # The block stays open, and in a block diffusion model the next one has to wait for it.
+        edits = step.edits if self.canvas.blocks is None else ()
+        return replace(step, edits=edits, finished=False)
 
     def _in_window(self, prediction: Prediction, commit: Positions) -> Step:
         """A row whose policy changes the length does not end in a window without an end of text:
@@ -252,6 +255,22 @@ class Row:
         self.cache.stale = self.cache.stale or not len(commit)
         return Step() if len(commit) else Step(commit=no_positions())
 
+    def _check_progress(self, forward: Forward, held: bool) -> None:
+        """End a row whose cache or rule does not get on.
+
+        A forward that only keeps is no step of denoising, so that later draws are the same as
+        without it; two of them in a row are one too many.
+        """
+        if forward.only_keeps and self.idle:
+            assert self.cache is not None
+            raise EditError(f"cache {self.cache.name} never has the open block computed")
+        self.idle = forward.only_keeps
+        self.spent.stored += forward.only_keeps
+        self.post_steps += held
+        self.held_since = self.held_since + 1 if held else 0
+        if self.held_since > MOST_POST_STEPS:
+            raise EditError(f"commit rule {self.rule.name} does not come to rest")
+
     def _edit(self, step: Step, remask: Positions) -> tuple[tuple[Edit, ...], np.ndarray | None]:
         """Take back what the rule takes back; unless the text is complete, edit; perhaps end."""
         taken: tuple[Edit, ...] = ()
@@ -260,7 +279,7 @@ class Row:
         stays = self.canvas.hidden(remask) if len(remask) else self.canvas
         if self.params.early_stop and self._final(stays).is_complete:
             moved = self._apply(taken, ()) if taken else None
-            self.finish_reason = FinishReason.STOP
+            self.finish_reason = FinishReason.STOP if stays.ends.any() else FinishReason.LENGTH
             return (), moved
         moved = self._apply(taken, step.edits) if taken or step.edits else None
         if self._has_ended(step):
@@ -269,45 +288,22 @@ class Row:
 
     def _apply(self, taken: tuple[Edit, ...], edits: tuple[Edit, ...]) -> np.ndarray:
         """Edit the canvas, if the policy may; returns for each new cell the old position."""
-        for edit in edits:
-            if not isinstance(edit, self.policy.edits):
-                raise EditError(f"policy {self.params.policy} declares no {type(edit).__name__}")
-        longest = self.params.max_new_tokens
+        longest = self.canvas.whole_blocks(self.params.max_new_tokens)
         if edits:
-            self._check_kept(self.canvas.edit(edits, longest).changed)
+            check_edits(self.canvas, edits, self.policy, longest)
         edited = self.canvas.edit((*taken, *edits), longest)
         change = edited.canvas.length - self.canvas.length
-        self.expansions += change > 0
-        self.contractions += change < 0
+        self.spent.expansions += change > 0
+        self.spent.contractions += change < 0
         self.canvas = edited.canvas
         return edited.moved
-
-    def _check_kept(self, changed: Positions) -> None:
-        """Given text stays, and committed tokens as far as the policy has promised that."""
-        canvas, name = self.canvas, self.params.policy
-        if canvas.given[changed].any():
-            raise EditError(f"policy {name} may not change text that was given")
-        keeps = self.policy.keeps
-        committed = changed[canvas.cells[changed] != self.special.mask]
-        if keeps is Keeps.NOTHING or not len(committed):
-            return
-        if keeps is Keeps.ALL or committed[0] < canvas.masked.min(initial=canvas.length):
-            raise EditError(f"policy {name} may not change a committed token")
-
-    def _check_taken_back(self, remask: Positions) -> None:
-        """A rule takes back only what it wrote in the open block, if it says that it does."""
-        if not len(remask):
-            return
-        name = self.rule.name
-        if self.rule.keeps is not Keeps.BLOCKS or self.canvas.given[remask].any():
-            raise EditError(f"commit rule {name} may not take these tokens back")
-        if remask[0] < self._open_block(self.canvas):
-            raise EditError(f"commit rule {name} may not reopen a finished block")
 
     def _has_ended(self, step: Step) -> bool:
         """Where the policy says so; one that says nothing ends with its last MASK."""
         canvas = self.canvas
-        if canvas.step > max(1, canvas.gap_count) * self.params.most_steps:
+        steps = canvas.step - self.post_steps
+        more = canvas.whole_blocks(self.params.max_new_tokens) - self.params.max_new_tokens
+        if steps > max(1, canvas.gap_count) * self.params.most_steps + more:
             raise EditError(f"policy {self.params.policy} does not come to an end")
         return not len(canvas.masked) if step.finished is None else step.finished
 
@@ -335,15 +331,14 @@ class Row:
 
     def _final(self, canvas: Canvas) -> Canvas:
         """For a rule that takes tokens back, those of the open block are not final yet."""
-        if self.rule.keeps is not Keeps.BLOCKS or not len(canvas.masked):
+        if self.rule.keeps is not Keeps.BLOCKS or (not len(canvas.masked) and canvas.held is None):
             return canvas
         behind = np.arange(self._open_block(canvas), canvas.length)
         return canvas.hidden(behind[~canvas.given[behind]])
 
     def _open_block(self, canvas: Canvas) -> int:
         """The first cell of the block that is being written."""
-        size: int | None = getattr(self.params, "block_length", None)
-        return int(canvas.masked[0]) // size * size if size is not None else 0
+        return canvas.open_block(getattr(self.params, "block_length", None))[0]
 
     def logprobs(self) -> list[TokenLogprob] | None:
         """Those of the final text, if they are asked for."""
@@ -352,23 +347,4 @@ class Row:
         return logprobs_of(self.final)
 
     def usage(self) -> Usage:
-        now = time.perf_counter()
-        started = self.started if self.started is not None else now
-        first, canvas = self.first_token, self.canvas
-        filled = canvas.filled[~canvas.given]
-        not_eos = np.flatnonzero(filled != self.special.eos)
-        return Usage(
-            prompt_tokens=canvas.given_length,
-            n_token=len(filled),
-            e_token=int(not_eos[-1]) + 1 if len(not_eos) else 0,
-            nfe=canvas.step,
-            positions_evaluated=self.positions_evaluated,
-            positions_exact=self.positions_exact,
-            refreshes=self.refreshes,
-            committed=self.committed,
-            expansions=self.expansions,
-            contractions=self.contractions,
-            seconds_waiting=started - self.handle.submitted,
-            seconds_running=now - started,
-            seconds_to_first_token=None if first is None else first - self.handle.submitted,
-        )
+        return self.spent.usage(self.canvas, self.handle.submitted)

@@ -18,13 +18,14 @@ from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.batch import PackedBatch, RowInput, pack
 from rho_eos.engine.cores import LONG_OPERATION, at_once, shares
+from rho_eos.engine.forward import Asked
 from rho_eos.engine.head import projection
-from rho_eos.engine.memory import keep_freed_memory
-from rho_eos.engine.row import Asked, Row
+from rho_eos.engine.memory import is_out_of_memory, keep_freed_memory
+from rho_eos.engine.row import Row
 from rho_eos.engine.statistics import Statistics
 from rho_eos.engine.stopwatch import Stopwatch
 from rho_eos.engine.store import RowStore, Stores
-from rho_eos.models.attention import PACKED, PackedRows, wants_varlen_kernel
+from rho_eos.models.attention import PACKED, Offsets, PackedRows, Span, wants_varlen_kernel
 
 
 class Costly(Protocol):
@@ -58,6 +59,7 @@ class ModelRunner:
         self.device: torch.device = model.device
         self.stores = Stores(model, cache_megabytes) if hasattr(model, "config") else None
         self.varlen = wants_varlen_kernel(self.device, model.dtype)
+        self.weights_version = -1  # when blocks were last kept for other requests
         self.in_model = Stopwatch()  # layers and vocabulary projection
         vocabulary = model.lm_head.out_features
         self.chunk = max(1, logits_megabytes * 2**20 // (vocabulary * 4))
@@ -69,8 +71,13 @@ class ModelRunner:
 
     def predict(self, rows: Sequence[Row]) -> list[Prediction]:
         """One forward for all rows; a row's prediction does not depend on its batch mates."""
-        self._make_room(rows)
-        return self.shared(self._predict, rows)
+        try:
+            self._make_room(rows)
+            return self.shared(self._predict, rows)
+        except Exception as error:
+            if self.stores is not None and is_out_of_memory(error):
+                self.stores.prefixes.shrink(0)  # what nobody needs now makes room first
+            raise
 
     def shared(
         self, work: Callable[[Sequence[Item], int], list[Result]], rows: Sequence[Item]
@@ -100,6 +107,7 @@ class ModelRunner:
     def release(self, row: Row) -> None:
         """The row has left: nothing is kept for it."""
         if self.stores is not None:
+            self._share(row, self.stores)
             for copy in range(row.copies):
                 self.stores.release((row, copy))
 
@@ -107,12 +115,43 @@ class ModelRunner:
         """A cached row that finds no room, for itself or its guidance, goes on without a cache."""
         for row in rows:
             length, stores = row.canvas.row_length, self.stores
-            if row.cache is not None and (
-                stores is None
-                or any(stores.store((row, copy), length) is None for copy in range(row.copies))
+            if row.cache is None:
+                continue
+            if stores is None or any(
+                stores.store((row, copy), length) is None for copy in range(row.copies)
             ):
                 row.without_cache()
                 self.release(row)
+            elif row.canvas.step == 0:
+                self._begin_with_shared(row, stores)
+            elif row.canvas.step == 1:  # its prompt was just computed
+                self._share(row, stores)
+
+    def _begin_with_shared(self, row: Row, stores: Stores) -> None:
+        """Copy blocks that another row has computed, all but the one that is computed anyway."""
+        cache, canvas = row.shared, row.canvas
+        if cache is None or canvas.blocks is None or cache.final:
+            return
+        self._forget_old_weights(stores)
+        whole = cache.block_start(canvas, len(canvas.prompt) - canvas.opens)
+        reused = stores.begin_with((row, 0), canvas.prompt[:whole], canvas.blocks.length)
+        if reused:
+            row.reuse(reused)
+
+    def _forget_old_weights(self, stores: Stores) -> None:
+        """Somebody may train the model that generates: blocks of earlier weights are others."""
+        version = sum(weight._version for weight in self.model.parameters())
+        if version != self.weights_version:
+            self.weights_version = version
+            stores.prefixes.shrink(0)
+
+    def _share(self, row: Row, stores: Stores) -> None:
+        """Keep what is final of a row for others."""
+        cache, canvas = row.shared, row.canvas
+        if cache is not None and canvas.blocks is not None and cache.final:
+            self._forget_old_weights(stores)
+            tokens = np.concatenate((canvas.prompt, canvas.cells))[: cache.final]
+            stores.share((row, 0), tokens, canvas.blocks.length)
 
     def _kept(self, asked: Sequence[tuple[Row, Asked]]) -> tuple[RowStore | None, ...]:
         """For each row of the packed batch, where its keys and values are kept."""
@@ -165,9 +204,7 @@ class ModelRunner:
         self, batch: PackedBatch, parallel: int, stores: tuple[RowStore | None, ...]
     ) -> torch.Tensor:
         """(n + g, hidden): the last layer's output where it is read."""
-        cu_seqlens = None
-        if self.varlen:
-            cu_seqlens = self._on_device(batch.cu_seqlens)
+        rows = self._rows(batch, stores)
 
         @torch.inference_mode()  # which holds for one thread
         def layers(batch: PackedBatch) -> torch.Tensor:
@@ -175,7 +212,7 @@ class ModelRunner:
                 input_ids=self._on_device(batch.input_ids)[None],
                 position_ids=self._on_device(batch.position_ids)[None],
                 read_at=self._on_device(np.concatenate((batch.read_at, batch.unconditional_at))),
-                rows=PackedRows(batch.row_lengths, stores, cu_seqlens),
+                rows=rows,
             ).last_hidden_state[0]
             return hidden
 
@@ -185,6 +222,24 @@ class ModelRunner:
             if cores == 1 or long:
                 return layers(batch)
             return at_once(layers, [batch], cores)[0]  # all cores are for the vocabulary only
+
+    def _rows(self, batch: PackedBatch, stores: tuple[RowStore | None, ...]) -> PackedRows:
+        """What of each row sees what, on the device."""
+        kept = stores or (None,) * len(batch.row_lengths)
+        spans = tuple(
+            (Span(length, length if store is None else store.length),)
+            if own is None
+            else tuple(
+                Span(s.count, s.keys, None if s.mask is None else self._on_device(s.mask))
+                for s in own
+            )
+            for length, own, store in zip(batch.row_lengths, batch.spans, kept, strict=True)
+        )
+        offsets = None
+        if self.varlen:
+            unmasked = [span for span in chain(*spans) if span.mask is None]
+            offsets = Offsets.of(unmasked, self.device)
+        return PackedRows(batch.row_lengths, spans, stores, offsets)
 
     def _project(self, hidden: torch.Tensor, parallel: int) -> torch.Tensor:
         """(chunk, vocabulary) in float32."""

@@ -13,7 +13,8 @@ from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.prediction import Needs, Prediction
 from rho_eos.decoding.sampling import choose, draws_for, joined
 from rho_eos.engine.batch import PackedBatch
-from rho_eos.engine.row import Asked, Row
+from rho_eos.engine.forward import Asked
+from rho_eos.engine.row import Row
 
 #: Columns of what is kept of a position. A token id is exact in float32 up to 2^24.
 TOKEN, CONFIDENCE, EOS, ENTROPY, MARGIN, EXPECTED = range(COLUMNS := 6)
@@ -36,8 +37,8 @@ class Statistics:
         self.wanted = np.split(batch.positions, batch.starts[1:])
         self.draws = joined(
             [
-                draws_for(row.params, row.canvas.step, wanted)
-                for (row, _), wanted in zip(asked, self.wanted, strict=True)
+                draws_for(row.params, row.canvas.step, wanted, each.greedy)
+                for (row, each), wanted in zip(asked, self.wanted, strict=True)
             ]
         )
         least = np.array([row.first_end(each.canvas) for row, each in asked])
@@ -55,7 +56,14 @@ class Statistics:
         self.top = int(counts.max(initial=0))  # so many are kept for all that ask
         # EOS and the other ends are hidden where a minimum length is not reached, or text follows.
         self.ends = torch.tensor(special.ends, device=device)
-        self.never_or_later = torch.tensor((special.mask, *special.ends), device=device)
+        self.own_ends = {  # of requests that name further ones
+            number: torch.tensor(row.special.ends, device=device)
+            for number, (row, _) in enumerate(asked)
+            if row.special.stops
+        }
+        hideable = dict.fromkeys((special.mask, *special.ends))
+        hideable |= dict.fromkeys(stop for row, _ in asked for stop in row.special.stops)
+        self.never_or_later = torch.tensor([*hideable], device=device)
         # Behind the columns of everybody come the likeliest tokens, then their probabilities.
         self.kept = torch.zeros((len(batch.positions), COLUMNS + 2 * self.top), device=device)
         expected = [each.tokens for _, each in asked]
@@ -156,7 +164,11 @@ class Statistics:
         """Put MASK, and ends that come too early, out of reach; returns what stood there."""
         before = logits[:, self.never_or_later].clone()
         logits[:, self.special.mask] = -torch.inf
-        logits[self._index(self.too_early[part])[:, None], self.ends] = -torch.inf
+        early = self.too_early[part]
+        logits[self._index(early)[:, None], self.ends] = -torch.inf
+        for number, ends in self.own_ends.items():
+            own = self._index(early & (self.batch.owners[part] == number))
+            logits[own[:, None], ends] = -torch.inf
         return before
 
     def _index(self, flags: np.ndarray) -> torch.Tensor:

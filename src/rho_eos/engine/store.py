@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from rho_eos.engine.prefixes import Prefixes
+
 BLOCK = 128  # positions by which an allocation grows
 
 
@@ -49,6 +51,7 @@ class Stores:
         self.limit = megabytes * 2**20 // self.bytes_per_position  # positions
         self.used = 0  # positions allocated
         self.refused = 0  # rows that found no room
+        self.prefixes = Prefixes()  # they take what rows leave of the limit
         self._stores: dict[object, RowStore] = {}
 
     def store(self, key: object, length: int) -> RowStore | None:
@@ -62,6 +65,7 @@ class Stores:
             self.refused += 1
             self.release(key)
             return None
+        self.prefixes.shrink(self.limit - self.used + capacity - wanted)
         layers, pair, heads, width = self.shape
         # Zeros, not whatever lay there: what was never computed must not be NaN.
         kept = torch.zeros(
@@ -77,3 +81,20 @@ class Stores:
         store = self._stores.pop(key, None)
         if store is not None:
             self.used -= store.kept.shape[3]
+
+    def begin_with(self, key: object, tokens: np.ndarray, length: int) -> int:
+        """Copy the blocks of `length` that a row begins with from what other rows have left.
+
+        Returns:
+            How many positions they are.
+        """
+        blocks = self.prefixes.find(tokens, length)
+        if blocks:
+            shared = torch.cat(blocks, dim=3)
+            self._stores[key].kept[:, :, :, : shared.shape[3]] = shared
+        return len(blocks) * length
+
+    def share(self, key: object, tokens: np.ndarray, length: int) -> None:
+        """Keep the finished blocks of a row, whose tokens these are, for other rows."""
+        if key in self._stores:
+            self.prefixes.add(tokens, length, self._stores[key].kept, self.limit - self.used)

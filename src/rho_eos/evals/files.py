@@ -37,6 +37,6 @@ def fingerprint(files: Iterable[Path]) -> str:
 def read_yaml(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {path}: {' '.join(str(reason).split())}") from error

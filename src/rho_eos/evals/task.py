@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.registry import Registry
+from rho_eos.base.settings import Settings, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,15 @@ class Sample:
 
     id: str
     data: Mapping[str, Any]
+
+
+class Selection(Settings):
+    """Which samples of a task are asked, and how often."""
+
+    limit: int | None = setting(None, "only so many samples of each task", ge=1)
+    skip: int = setting(0, "leave out so many samples of each task first", ge=0)
+    repeats: int = setting(1, "ask everything so many times", ge=1)
+    shuffle_seed: int | None = setting(None, "take samples at random, not the first ones", ge=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ class Report:
     total: int
     before: int = 0  # answered by an earlier run
     made: int = 0
-    failed: int = 0  # with a line that says so
-    bad: int = 0  # without one
+    failed: int = 0  # they have a line that says so
+    bad: int = 0  # they have none
     tokens: int = 0
     interrupted: bool = False
 
@@ -42,8 +42,8 @@ class Report:
 class FileJob(ABC):
     """What the rows of a file mean, who answers them, and what the lines of the results say."""
 
-    marker: ClassVar[bytes]  # how such a line begins
-    key: ClassVar[str] = "id"  # where it has its id
+    marker: ClassVar[bytes]  # how every line of the results begins
+    key: ClassVar[str] = "id"  # the field of such a line that holds its id
 
     @abstractmethod
     def read(self, row: FileRow) -> Sequence[Item]:

@@ -14,20 +14,27 @@ from typing import Any, ClassVar
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import Output
-from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.params import check_samples
-from rho_eos.decoding.schema import from_words
+from rho_eos.decoding.schema import from_words, parameters
 from rho_eos.files.file_job import Answer, FileJob
 from rho_eos.files.jobs import Executor, Item
 from rho_eos.files.jsonl import Line, ResultFile, differences
 from rho_eos.files.rows import FileRow
-from rho_eos.files.traces import open_trace, trace_lines
 from rho_eos.text.ask import Ask
-from rho_eos.text.infilling import Given
-from rho_eos.text.preparation import decide, sample_ids, seeded
+from rho_eos.text.preparation import Preparer, samples
 from rho_eos.views.announced import remark_on
 
+#: A row may hold its parameters as one object. What else it holds is then the user's own.
+PARAMETERS = "parameters"
 PROMPT_KEYS = ("prompt", "messages", "prompt_token_ids")
+#: What else a row may hold beside decoding parameters: the types that a value has, in words too.
+TAKES = {
+    "id": (str | int, "a text or a number"),
+    "suffix": (str, "a text; token ids go into suffix_token_ids"),
+    "suffix_token_ids": (list, "a list of token ids; a text goes into suffix"),
+    "template": (str | list, "a text or a list of token ids"),
+    "schema": (object, "a JSON schema"),
+}
 
 
 @dataclass
@@ -39,7 +46,7 @@ class GenerateJob(FileJob):
     defaults: Mapping[str, Any]  # decoding parameters; those of a row beat them
     raw: bool  # whether the chat template is left out
     model_hash: str
-    special: SpecialTokens  # which say whether the model can choose the length of a gap
+    preparer: Preparer  # which knows what the model can do
     executor: Callable[[], Executor]  # loads the model
     model: str = ""  # its name, for the remark on what an embedded model was never taught
     n: int = 1  # samples of each row that does not say
@@ -52,10 +59,10 @@ class GenerateJob(FileJob):
         """What is given for all rows must be good for answers or, without a policy, for gaps."""
         check_samples(self.n)
         try:
-            decide(Ask(params=self.defaults), self.special)
+            self.preparer.decide(Ask(params=self.defaults))
         except UserError as error:
             try:
-                decide(Ask(params=self.defaults, template="___ ___"), self.special)
+                self.preparer.decide(Ask(params=self.defaults, template="___ ___"))
             except UserError:
                 raise error from None
 
@@ -64,29 +71,28 @@ class GenerateJob(FileJob):
         line = row.content
         # An empty cell of a table says nothing.
         line = {name: value for name, value in line.items() if not (row.is_words and value == "")}
-        id = line.pop("id", None)
-        if not isinstance(id, str | int | None):
-            raise UserError(f"id is {id!r}, but takes a text or a number")
+        line = _with_parameters(line)
         prompt = {key: line.pop(key) for key in PROMPT_KEYS if line.get(key) is not None}
-        suffix, template = _around(line)
-        schema = line.pop("schema", None)
+        given = {name: line.pop(name, None) for name in TAKES}
+        for name, (kind, takes) in TAKES.items():
+            if not isinstance(given[name], kind | None):
+                raise UserError.of(name, given[name], takes)
+        id, behind = given.pop("id"), given.pop("suffix_token_ids")
+        if behind is not None and given["suffix"] is not None:
+            raise UserError("suffix and suffix_token_ids do not go together")
+        asked: dict[str, Any] = given if behind is None else {**given, "suffix": behind}
         own = dict(from_words(line) if row.is_words else line)
         count = own.pop("n", self.n)
-        asked: dict[str, Any] = {"suffix": suffix, "template": template, "schema": schema}
-        each = seeded(decide(Ask(None, own, **asked, defaults=self.defaults), self.special), count)
+        params = self.preparer.decide(Ask(None, own, **asked, defaults=self.defaults))
         asked |= {"prompt": prompt or None, "raw": self.raw}
-        ids = sample_ids(str(row.number if id is None else id), count)
         return [
             Item(id=id, ask={**asked, "params": params}, where=row.where)
-            for id, params in zip(ids, each, strict=True)
+            for id, params in samples(str(row.number if id is None else id), params, count)
         ]
 
     def origin(self, item: Item) -> Line:
         """What a line of the results says about where it comes from."""
-        around = [item.ask["suffix"], item.ask["template"]]
-        around = [] if around == [None, None] else around
-        around += [] if item.ask["schema"] is None else [item.ask["schema"]]
-        asked = [item.ask["prompt"] or {}, self.raw, *around]
+        asked = {name: given for name, given in item.ask.items() if name != "params"}
         prompt = json.dumps(asked, sort_keys=True, ensure_ascii=False)
         return {
             "prompt_hash": blake2b(prompt.encode(), digest_size=16).hexdigest(),
@@ -136,17 +142,23 @@ class GenerateJob(FileJob):
             yield item
 
 
-def _around(line: dict[str, Any]) -> tuple[Given | None, Given | None]:
-    """Take suffix and template out of a line; null means "not given"."""
-    text, ids, template = (
-        line.pop(key, None) for key in ("suffix", "suffix_token_ids", "template")
-    )
-    if text is not None and ids is not None:
-        raise UserError("suffix and suffix_token_ids do not go together")
-    if text is not None and not isinstance(text, str):
-        raise UserError("suffix takes a text; token ids go into suffix_token_ids")
-    if ids is not None and not isinstance(ids, list):
-        raise UserError("suffix_token_ids takes a list of token ids; a text goes into suffix")
-    if template is not None and not isinstance(template, str | list):
-        raise UserError("template takes a text or a list of token ids")
-    return (ids if text is None else text), template
+def open_trace(path: Path, overwrite: bool) -> ResultFile:
+    """A file with a line for each step of each request."""
+    return ResultFile(path, marker=b'{"object": "rho_eos.step", "id": "', overwrite=overwrite)
+
+
+def trace_lines(output: Output) -> list[Line]:
+    return [
+        {"object": "rho_eos.step", "id": output.id, **record.as_dict()} for record in output.trace
+    ]
+
+
+def _with_parameters(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with its parameters beside its prompt, where it holds them as an object."""
+    if PARAMETERS not in line:
+        return dict(line)
+    own = line[PARAMETERS]
+    if not isinstance(own, dict):
+        raise UserError.of(PARAMETERS, own, "an object of decoding parameters")
+    known = {*PROMPT_KEYS, *TAKES, "n", *parameters()}
+    return {**own, **{name: value for name, value in line.items() if name in known}}

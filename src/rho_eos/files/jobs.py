@@ -55,7 +55,7 @@ def run(
         have: The ids of what is there already.
         answers: Answers items; of an answer that comes twice the second is dropped.
         finish: Writes down what came of an item.
-        threads: How many threads call `finish`, so that answering does not wait for it; 0: it does.
+        threads: How many threads call `finish`. 0: it is called here, and answering waits for it.
     """
     had = frozenset(have)
     begun: dict[str, I] = {}

@@ -104,7 +104,7 @@ class ResultFile:
         #: Where the line of an id stands: offset and size. Of several, the last.
         self.places: dict[str, tuple[int, int]] = {}
         self._end = 0  # of the last whole line
-        self._missing = b""  # its line break, if it has none
+        self._missing = b""  # the line break that this line lacks
         self._fd = self._open_and_lock()
         try:
             self._learn(overwrite)

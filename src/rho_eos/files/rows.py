@@ -7,7 +7,7 @@ that whoever reads can go on; a file that cannot be read at all is an error.
 import csv
 import gzip
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -20,7 +20,7 @@ class FileRow(NamedTuple):
     number: int  # of its line; in Parquet, of the row
     where: str
     content: Any  # a `UserError` where it cannot be read
-    is_words: bool  # whether every value in it is text, whatever it means
+    is_words: bool  # whether every value is text, and has yet to be read as what it means
 
 
 Contents = Iterator[tuple[int, Any]]
@@ -29,40 +29,32 @@ Contents = Iterator[tuple[int, Any]]
 def read_rows(path: Path) -> Iterator[FileRow]:
     check_regular(path)
     kind = path.suffix.lower()
-    readers: dict[str, Callable[[Path], Contents]] = {
-        ".csv": _csv_rows,
-        ".parquet": _parquet_rows,
-        ".txt": _text_rows,
-    }
+    readers = {".csv": _csv_rows, ".parquet": _parquet_rows}
     place = f"{path} row " if kind == ".parquet" else f"{path}:"
     try:
-        for number, content in readers.get(kind, _json_rows)(path):
+        for number, content in readers.get(kind, _line_rows)(path):
             yield FileRow(number, f"{place}{number}", content, kind == ".csv")
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {path}: {reason}") from error
 
 
-def _json_rows(path: Path) -> Contents:
-    zipped = path.suffix.lower() == ".gz"
-    with gzip.open(path, "rb") if zipped else path.open("rb") as file:
+def _line_rows(path: Path) -> Contents:
+    kind = path.suffix.lower()
+    read = _prompt if kind == ".txt" else parse
+    with gzip.open(path, "rb") if kind == ".gz" else path.open("rb") as file:
         for number, raw in numbered(cast(BinaryIO, file)):
-            yield number, parse(raw)
+            yield number, read(raw)
 
 
-def _text_rows(path: Path) -> Contents:
-    """A prompt on each line."""
-    with path.open("rb") as file:
-        for number, raw in numbered(file):
-            if len(raw) > LONGEST_LINE:
-                yield number, parse(raw)
-                continue
-            try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                yield number, UserError(f"not UTF-8 text: {error.reason}")
-            else:
-                yield number, {"prompt": text}
+def _prompt(raw: bytes) -> Any:
+    """A line of plain text, as what a line of JSON would say."""
+    if len(raw) > LONGEST_LINE:
+        return parse(raw)  # which says so
+    try:
+        return {"prompt": raw.decode("utf-8-sig").rstrip("\r\n")}
+    except UnicodeDecodeError as error:
+        return UserError(f"not UTF-8 text: {error.reason}")
 
 
 def _csv_rows(path: Path) -> Contents:

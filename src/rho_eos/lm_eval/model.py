@@ -86,6 +86,7 @@ class RhoEosLM(TemplateLM):
         disable_tqdm: bool = False,
         **kwargs: Any,  # noqa: ARG002  hints for other models
     ) -> list[tuple[float, bool]]:
+        self._check_likelihood()
         pairs = [self._pair(context, answer) for _, context, answer in requests]
         greedy = self._greedy(pairs, disable_tqdm)
         results = []
@@ -99,6 +100,7 @@ class RhoEosLM(TemplateLM):
     def loglikelihood_rolling(
         self, requests: list[Instance], disable_tqdm: bool = False
     ) -> list[float]:
+        self._check_likelihood()
         windows = [
             [Pair(*make_disjoint_window(window)) for window in self._windows(request.args[0])]
             for request in requests
@@ -109,6 +111,13 @@ class RhoEosLM(TemplateLM):
             results.append(float(sum(next(estimates) for _ in each)))
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, results[-1])
         return results
+
+    def _check_likelihood(self) -> None:
+        if self.llm.checkpoint.blocks is not None:
+            raise UserError(
+                "a block diffusion model has no likelihood here: it is estimated from answers that "
+                "are masked anywhere, but such a model was trained to see finished blocks only"
+            )
 
     def _windows(self, text: str) -> Iterator[tuple[list[int], list[int]]]:
         return get_rolling_token_windows(

@@ -3,8 +3,12 @@
 Of all layers only attention needs to know where one row ends and the next begins. This module is
 registered with transformers as the attention implementation `rho_eos_packed`, so that transformers'
 decoder layers call it. Given `rows` it attends within each row; without, to all positions.
+
+A row is one span, whose queries all see the same keys, or in a block diffusion model several: a
+block sees the blocks before it. There is a kernel call for each span, or one for all of them.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Protocol
@@ -26,13 +30,40 @@ class Store(Protocol):
     ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
-@dataclass(frozen=True)
-class PackedRows:
-    """Where the rows of a packed batch lie. The varlen kernel wants `cu_seqlens`."""
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive queries of a row that attend to the first `keys` positions of it."""
 
-    lengths: tuple[int, ...]
+    count: int
+    keys: int | None  # None: all of them
+    mask: torch.Tensor | None = None  # (count, keys) bool, True: it sees; None: all see all
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Where spans begin and end, as the varlen kernel wants it: made once for all layers."""
+
+    queries: torch.Tensor  # (spans + 1,) int32, on the device
+    keys: torch.Tensor
+    most_queries: int
+    most_keys: int
+
+    @classmethod
+    def of(cls, spans: Sequence[Span], device: torch.device) -> "Offsets":
+        counts, keys = ([getattr(span, name) for span in spans] for name in ("count", "keys"))
+        ends = torch.tensor([[0, *counts], [0, *keys]], dtype=torch.int32).cumsum(1).int()
+        queries, kept = ends.to(device, non_blocking=True)
+        return cls(queries, kept, max(counts, default=0), max(keys, default=0))
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRows:
+    """Where the rows of a packed batch lie, and what of a row sees what."""
+
+    lengths: tuple[int, ...]  # queries of each row
+    spans: tuple[tuple[Span, ...], ...] = ()  # of each row; none: all of it is one span
     stores: tuple[Store | None, ...] = ()  # of rows whose keys and values are kept
-    cu_seqlens: torch.Tensor | None = None  # (rows + 1,) int32, on the device
+    offsets: Offsets | None = None  # of all spans without a mask; None: there is no varlen kernel
 
 
 def packed_attention(
@@ -52,31 +83,42 @@ def packed_attention(
             module, query, key, value, attention_mask, scaling=scaling, **kwargs
         )
     grouped = query.shape[1] != key.shape[1]
-    keys, values = [key], [value]
-    if any(rows.stores) or rows.cu_seqlens is None:
-        keys, values = _whole_rows(module, key, value, rows)
-    if rows.cu_seqlens is not None:
-        return _varlen_kernel(query, keys, values, rows, scaling, grouped), None
+    parts = list(_parts(module, query, key, value, rows))
+    together: Iterator[torch.Tensor] = iter(())
+    if rows.offsets is not None:
+        unmasked = [(q, k, v) for q, k, v, mask in parts if mask is None]
+        together = iter(_varlen_kernel(unmasked, rows.offsets, scaling, grouped))
     outputs = [
-        scaled_dot_product_attention(q, k, v, scale=scaling, enable_gqa=grouped)
-        for q, k, v in zip(query.split(rows.lengths, dim=2), keys, values, strict=True)
+        next(together)
+        if mask is None and rows.offsets is not None
+        else scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, scale=scaling, enable_gqa=grouped
+        )
+        for q, k, v, mask in parts
     ]
     return torch.cat(outputs, dim=2).transpose(1, 2), None
 
 
-def _whole_rows(
-    module: torch.nn.Module, key: torch.Tensor, value: torch.Tensor, rows: PackedRows
-) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """The keys and values that each row's queries meet: what was computed, and what is kept."""
-    keys, values = list(key.split(rows.lengths, dim=2)), list(value.split(rows.lengths, dim=2))
-    for number, store in enumerate(rows.stores):
+_Part = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]
+
+
+def _parts(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    rows: PackedRows,
+) -> Iterator[_Part]:
+    """For each span its queries, the keys and values they meet, computed or kept, and its mask."""
+    stores = rows.stores or (None,) * len(rows.lengths)
+    spans_of = rows.spans or tuple((Span(length, None),) for length in rows.lengths)
+    split = (each.split(rows.lengths, dim=2) for each in (query, key, value))
+    for q, k, v, spans, store in zip(*split, spans_of, stores, strict=True):
         if store is not None:
-            keys[number], values[number] = store.update(
-                module.layer_idx,  # type: ignore[arg-type]
-                keys[number],
-                values[number],
-            )
-    return keys, values
+            k, v = store.update(module.layer_idx, k, v)
+        counts = [span.count for span in spans]
+        for own, span in zip(q.split(counts, dim=2), spans, strict=True):
+            yield own, k[:, :, : span.keys], v[:, :, : span.keys], span.mask
 
 
 def wants_varlen_kernel(device: torch.device, dtype: torch.dtype) -> bool:
@@ -96,36 +138,35 @@ def wants_varlen_kernel(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def _varlen_kernel(
-    query: torch.Tensor,
-    keys: list[torch.Tensor],  # of all rows as one, or of each row where some are kept
-    values: list[torch.Tensor],
-    rows: PackedRows,
-    scaling: float | None,
-    grouped: bool,
-) -> torch.Tensor:
-    """One kernel call for all rows. With kept keys nobody has run it on a GPU yet."""
+    parts: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor]],
+    offsets: Offsets,
+    scale: float | None,
+    enable_gqa: bool,
+) -> Sequence[torch.Tensor]:
+    """One kernel call for all spans; returns (1, heads, count, head_dim) for each."""
     from torch.nn.attention.varlen import varlen_attn
 
-    assert rows.cu_seqlens is not None
-    ends, longest = rows.cu_seqlens, max(rows.lengths)
-    if any(rows.stores):
-        lengths = [key.shape[2] for key in keys]
-        ends = torch.tensor([0, *lengths], device=query.device).cumsum(0, dtype=torch.int32)
-        longest = max(lengths)
-    packed = varlen_attn(
-        query[0].transpose(0, 1),  # (tokens, heads, head_dim)
-        torch.cat(keys, dim=2)[0].transpose(0, 1),
-        torch.cat(values, dim=2)[0].transpose(0, 1),
-        rows.cu_seqlens,
-        ends,
-        max(rows.lengths),
-        longest,
-        scale=scaling,
-        enable_gqa=grouped,
+    if not parts:
+        return ()
+    query, key, value = (
+        torch.cat(each, dim=2)[0].transpose(0, 1)  # (tokens, heads, head_dim)
+        for each in zip(*parts, strict=True)
+    )
+    attended = varlen_attn(
+        query,
+        key,
+        value,
+        offsets.queries,
+        offsets.keys,
+        offsets.most_queries,
+        offsets.most_keys,
+        scale=scale,
+        enable_gqa=enable_gqa,
         num_splits=1,  # split-KV would let batch mates change the order of summation
     )
-    assert isinstance(packed, torch.Tensor)
-    return packed.unsqueeze(0)
+    assert isinstance(attended, torch.Tensor)
+    counts = [each.shape[2] for each, _, _ in parts]
+    return attended.transpose(0, 1).unsqueeze(0).split(counts, dim=2)
 
 
 AttentionInterface.register(PACKED, packed_attention)

@@ -5,6 +5,7 @@ around them and make loading strict: transformers fills a missing weight with ra
 warning, and a diffusion model with one random layer still writes fluent nonsense.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
 
 from rho_eos.base.collector import paused
 from rho_eos.base.errors import UserError
+from rho_eos.models.blocks import length_of_forward
 from rho_eos.models.family import Family
 
 
@@ -71,6 +73,7 @@ class BidirectionalStack:
         for layer in self.layers:
             layer.self_attn.is_causal = False  # type: ignore[union-attr]
         _fuse_norms(self)  # type: ignore[arg-type]
+        self.block_length = length_of_forward(config)
 
     def forward(
         self,
@@ -79,13 +82,27 @@ class BidirectionalStack:
         position_ids: torch.Tensor | None = None,  # (batch, length)
         inputs_embeds: torch.Tensor | None = None,
         read_at: torch.Tensor | None = None,  # (wanted,) int64: return these positions only
+        block_length: int | None = None,
+        block_offsets: torch.Tensor | None = None,  # (batch,)
         **kwargs: Any,
     ) -> BaseModelOutput:
+        """The layers; in blocks of `block_length`, or of the checkpoint's length where it has one.
+
+        Position i sees position j if (j + offset) // block_length is not larger than
+        (i + offset) // block_length, with the offset of its row, 0 by default. Packed rows bring
+        their own rule with them, and a mask of four dimensions is the whole rule.
+        """
         hidden = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         if position_ids is None:
             position_ids = torch.arange(hidden.shape[1], device=hidden.device).unsqueeze(0)
+        visible = None
+        if kwargs.get("rows") is None:
+            visible = self._visible(position_ids, len(hidden), block_length, block_offsets)
         mask = create_bidirectional_mask(
-            config=self.config, inputs_embeds=hidden, attention_mask=attention_mask
+            config=self.config,
+            inputs_embeds=hidden,
+            attention_mask=attention_mask,
+            and_mask_function=visible,
         )
         kwargs |= {
             "attention_mask": mask,
@@ -99,6 +116,33 @@ class BidirectionalStack:
         else:
             hidden = _read(last, hidden, read_at, **kwargs)
         return BaseModelOutput(last_hidden_state=self.norm(hidden))
+
+    def _visible(
+        self,
+        position_ids: torch.Tensor,
+        rows: int,
+        length: int | None,
+        offsets: torch.Tensor | None,
+    ) -> Callable[..., torch.Tensor] | None:
+        """Whether a position is in no later block than another; None: there are no blocks."""
+        length = self.block_length if length is None else int(length)
+        if length is None and offsets is not None:
+            raise UserError("block_offsets were given, but neither block_length nor the config is")
+        if length is None:
+            return None
+        if length < 1:
+            raise UserError(f"block_length is {length}, but takes a number from 1")
+        moved = position_ids.expand(rows, -1)
+        if offsets is not None:
+            moved = moved + torch.as_tensor(offsets, device=moved.device).reshape(-1, 1)
+        block = moved // length
+
+        def visible(
+            row: torch.Tensor, _: torch.Tensor, seeing: torch.Tensor, seen: torch.Tensor
+        ) -> torch.Tensor:
+            return block[row, seen] <= block[row, seeing]
+
+        return visible
 
     def _rotation(self, hidden: torch.Tensor, position_ids: torch.Tensor) -> Any:
         """Cosines and sines, in the type of what they are asked for with."""

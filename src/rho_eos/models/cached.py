@@ -1,5 +1,6 @@
 """The models on this machine: the embedded ones and those in the Hub cache."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,40 +33,31 @@ def cached_models(free: int) -> list[dict[str, Any]]:
         raise UserError(f"cannot list {constants.HF_HUB_CACHE}: it is no folder") from error
     for repo in sorted(repos, key=lambda repo: repo.repo_id.lower()):
         used = datetime.fromtimestamp(repo.last_accessed, UTC).isoformat(timespec="seconds")
-        found += [
-            _describe(repo.repo_id, commit.snapshot_path, free)
-            | {
-                "revision": commit.commit_hash,
-                "names": sorted(commit.refs),
-                "bytes": commit.size_on_disk,
-                "last_used": used,
-            }
-            for commit in sorted(repo.revisions, key=lambda commit: commit.commit_hash)
-            if repo.repo_type == "model"
-        ]
+        for commit in sorted(repo.revisions, key=lambda commit: commit.commit_hash):
+            if repo.repo_type == "model":
+                model = _describe(repo.repo_id, commit.snapshot_path, free)
+                model |= {"revision": commit.commit_hash, "names": sorted(commit.refs)}
+                found.append(model | {"bytes": commit.size_on_disk, "last_used": used})
     return found
 
 
 def _describe(model: str, folder: Path, free: int) -> dict[str, Any]:
-    files: tuple[Path, ...]
-    try:
+    family, parameters = None, None
+    files: tuple[Path, ...] = ()
+    with suppress(UserError):  # another kind of model, or a damaged one
         check_files(folder)
         family = find_family(read_json(folder / "config.json")).name
-    except UserError:  # another kind of model, or a damaged one
-        family = None
-    try:
+    with suppress(UserError):  # damaged or not whole: loading says how
         files = weight_files(folder)
-        missing = sum(not file.exists() for file in files)
-        parameters = None if missing else measure(files, {})[0]
-    except UserError:  # damaged: loading says how
-        files, missing, parameters = (), 1, None
+        parameters = measure(files, {})[0]
+    missing = sum(not file.exists() for file in files)
     return {
         "model": model,
         "revision": None,
         "names": [],
         "bytes": sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
         "family": family,
-        "complete": missing == 0,
+        "complete": parameters is not None,
         "weight_files": len(files),
         "missing_files": missing,
         "parameters": parameters,

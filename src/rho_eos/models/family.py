@@ -6,12 +6,14 @@ packages. Modelling code is slow to import, so it is imported when a model is bu
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
-from rho_eos.base.errors import UserError
+from rho_eos.base.errors import UserError, shown
 from rho_eos.base.registry import Registry
+from rho_eos.decoding.blocks import Blocks
+from rho_eos.models.known import refuse_type
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,21 @@ class Family:
         matches: Whether it reads a checkpoint, given the content of its config.json; by default
             those of its own `model_type`.
         prediction_shift: The prediction for position i is read at position i - prediction_shift.
-        mask_names: How its tokenizers may name MASK, where nothing gives its id.
+        mask_names: How its tokenizers may name MASK, where no config gives its id.
+        eos_names: The same for EOS.
         end_of_turn_names: The same for the end of a turn.
         context_limit: Positions it was trained on, where its configs promise more than that.
         caches: Whether keys and values may be kept from step to step. A family whose attention
             does not allow it says False, and requests with a cache are refused.
+        blocks: The blocks of a block diffusion model, with the length that counts where neither a
+            checkpoint's config nor its name says one. None: every position sees every other,
+            unless a checkpoint's config names a length.
+        blocks_named: Where its checkpoints come with and without blocks and their configs cannot
+            tell which: what their names hold, in lower case, if they have blocks.
+        decoding: Decoding parameters that its checkpoints are published with, where they attend
+            in blocks. They count where nobody says otherwise.
+        decoding_named: Further ones of checkpoints whose names hold a word, in lower case.
+        template: What its chat template is to be given beside the messages.
     """
 
     config: type[Any]
@@ -39,9 +51,15 @@ class Family:
     matches: Callable[[Mapping[str, Any]], bool] | None = None
     prediction_shift: int = 0
     mask_names: tuple[str, ...] = ()
+    eos_names: tuple[str, ...] = ()
     end_of_turn_names: tuple[str, ...] = ()
     context_limit: int | None = None
     caches: bool = True
+    blocks: Blocks | None = None
+    blocks_named: str | None = None
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    decoding_named: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    template: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -84,10 +102,17 @@ def find_family(config: Mapping[str, Any]) -> Family:
     for family in known.values():
         if family.reads(config):
             return family
+    refuse_type(config.get("model_type"))
     raise UserError(
         f"unknown model_type {config.get('model_type')!r}; known families are {', '.join(known)} "
         "(--plugin adds others)"
     )
+
+
+_LONGEST_BLOCK = 2**16
+#: What is not taken over from a published config: `auto_map` names Python files of the checkpoint,
+#: which transformers offers to run, and how attention is computed is not the checkpoint's to say.
+_NOT_OURS = ("auto_map", "model_type", "attn_implementation")
 
 
 class FamilyConfig:
@@ -106,21 +131,40 @@ class FamilyConfig:
     )
     #: Options that we build only with these values, which all checkpoints we know of have.
     supported: ClassVar[Mapping[str, Any]] = {"use_sliding_window": False}
+    #: Which of its fields may say how long a block is, the first that is given.
+    block_fields: ClassVar[tuple[str, ...]] = ()
     # Not every transformers config has these fields.
     mask_token_id: int | None = None
     expand_token_id: int | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
-        for field, value in self.supported.items():
-            given = kwargs.get(field, getattr(self, field, value))
+        for name, value in self.supported.items():
+            given = kwargs.get(name, getattr(self, name, value))
             if (given or None) != (value or None):
                 raise UserError(
-                    f"{self.model_type} config field {field} is {given!r}; "
+                    f"{self.model_type} config field {name} is {given!r}; "
                     f"only {value!r} is supported"
                 )
-            if not hasattr(self, field):  # published configs name them all
-                kwargs.setdefault(field, value)
+            if not hasattr(self, name):  # published configs name them all
+                kwargs.setdefault(name, value)
         super().__post_init__(**kwargs)  # type: ignore[misc]
+        for name in self.block_fields:
+            length = getattr(self, name, None)
+            if length is not None and not (type(length) is int and 1 <= length <= _LONGEST_BLOCK):
+                raise UserError(
+                    f"{self.model_type} config field {name} is {shown(length)}, but takes an "
+                    f"integer from 1 to {_LONGEST_BLOCK}"
+                )
+
+    def block_length_field(self) -> str | None:
+        """The field that says how long a block is; None where there is none."""
+        given = (field for field in self.block_fields if getattr(self, field, None) is not None)
+        return next(given, None)
+
+    def mlp_widths(self) -> list[int]:
+        """How wide the MLP of each layer is, all its experts together."""
+        shape: Any = self
+        return [shape.intermediate_size or 0] * int(shape.num_hidden_layers)
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -132,10 +176,18 @@ class FamilyConfig:
             for field in cls.required:
                 if config_dict.get(field) is None:
                     raise UserError(f"the {cls.model_type} config has no {field}")
-        # `auto_map` names Python files of the checkpoint, which transformers offers to run.
-        ours = {k: v for k, v in config_dict.items() if k not in ("auto_map", "model_type")}
+        ours = {k: v for k, v in config_dict.items() if k not in _NOT_OURS}
         return super().from_dict(ours, **kwargs)  # type: ignore[misc]
 
     def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = super().to_dict()  # type: ignore[misc]
         return fields | {"architectures": [self.architecture]}
+
+
+def check_choice(config: Any, most: int) -> None:
+    """Refuse a config by which a position uses more experts than there are to choose from."""
+    if not 1 <= config.num_experts_per_tok <= most:
+        raise UserError(
+            f"{config.model_type} config field num_experts_per_tok is "
+            f"{config.num_experts_per_tok}; it takes 1 to {most}, from which they are chosen"
+        )

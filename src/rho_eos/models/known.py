@@ -6,9 +6,11 @@ The list does not limit what may be loaded: any Hub id and any folder may be giv
 import difflib
 from pathlib import Path
 
+from rho_eos.base.errors import UserError, shown
+
 _CHECKPOINTS = Path(__file__).parent.parent / "embedded" / "checkpoints"
 #: The models that come with the package, and their folders.
-EMBEDDED = {name: _CHECKPOINTS / name for name in ("tiny", "terse")}
+EMBEDDED = {name: _CHECKPOINTS / name for name in ("tiny", "terse", "tiny-blocks")}
 PUBLISHED = (
     "GSAI-ML/LLaDA-8B-Base",
     "GSAI-ML/LLaDA-8B-Instruct",
@@ -25,21 +27,61 @@ PUBLISHED = (
     "apple/DiffuCoder-7B-Instruct",
     "apple/DiffuCoder-7B-cpGRPO",
     "dllm-hub/Qwen3-0.6B-diffusion-mdlm-v0.1",
+    "dllm-hub/Qwen3-0.6B-diffusion-bd3lm-v0.1",
+    "dllm-hub/Qwen2.5-Coder-0.5B-Instruct-diffusion-bd3lm-v0.1",
+    "JetLM/SDAR-1.7B-Chat",
+    "JetLM/SDAR-4B-Chat",
+    "JetLM/SDAR-8B-Chat",
+    "JetLM/SDAR-30B-A3B-Chat",
+    "JetLM/SDAR-30B-A3B-Sci",
+    "Gen-Verse/TraDo-4B-Instruct",
+    "Gen-Verse/TraDo-8B-Instruct",
+    "inclusionAI/LLaDA2.0-mini",
+    "inclusionAI/LLaDA2.0-flash",
+    "inclusionAI/LLaDA2.1-mini",
+    "inclusionAI/LLaDA2.1-flash",
+    "Efficient-Large-Model/Fast_dLLM_v2_1.5B",
+    "Efficient-Large-Model/Fast_dLLM_v2_7B",
 )
+#: Kinds of models that are refused, by the beginning of their model_type, and why.
+REFUSED_TYPES = {
+    "diffusion_gemma": "DiffusionGemma starts from random tokens and commits none until its end, "
+    "so there is no MASK to decode",
+    "wedlm": "WeDLM moves its positions and attends to the left only, which no engine here does",
+    "bd3lm": "BD3-LM's own models are told how much noise a text has, which no family here is",
+    "nemotron_labs_diffusion": "Nemotron-Labs-Diffusion keeps finished text with causal attention, "
+    "which is not built yet",
+}
+#: The same by what a name holds, where the config is that of a family that is known.
+REFUSED_NAMES = {
+    "llada2.2": "LLaDA2.2 chooses its experts for whole blocks and changes their length, which is "
+    "not built; LLaDA2.0 and LLaDA2.1 run",
+}
 _ALIKE = 0.75  # of 1: two slips in a name of ten letters, not another model
 
 
-def suggestion(name: str) -> str | None:
-    """The published model that was probably meant: by its bare name, or by a name much like it."""
-    given = name.strip().lower()
-    by_name = {model.lower().partition("/")[2]: model for model in PUBLISHED}
-    if name in PUBLISHED or given.startswith("."):
-        return None
-    close = difflib.get_close_matches(given.rpartition("/")[2], by_name, n=1, cutoff=_ALIKE)
-    return by_name[close[0]] if close else None
+def refuse_type(model_type: object) -> None:
+    """Say of a config's model_type why there is no such family, where that is known."""
+    for start, why in REFUSED_TYPES.items():
+        if str(model_type).lower().startswith(start):
+            raise UserError(f"model_type is {shown(model_type)}: {why}")
+
+
+def refuse_name(model: str) -> None:
+    """The same of a Hub id or a folder."""
+    for part, why in REFUSED_NAMES.items():
+        if part in "/".join(Path(model).parts[-2:]).lower():
+            raise UserError(f"model is {shown(model)}: {why}")
 
 
 def did_you_mean(name: str) -> str:
-    """The suggestion as the end of a sentence; empty where there is none."""
-    meant = suggestion(name)
-    return f"; did you mean {meant}?" if meant else ""
+    """The end of a sentence, with the published model that was probably meant; or nothing.
+
+    It is found by its name without the owner, or by one that is much like it.
+    """
+    given = name.strip().lower()
+    by_name = {model.lower().partition("/")[2]: model for model in PUBLISHED}
+    close = difflib.get_close_matches(given.rpartition("/")[2], by_name, n=1, cutoff=_ALIKE)
+    if not close or name in PUBLISHED or given.startswith("."):
+        return ""
+    return f"; did you mean {by_name[close[0]]}?"

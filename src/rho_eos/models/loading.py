@@ -8,12 +8,14 @@ from typing import Any
 import transformers
 from safetensors import SafetensorError
 
-from rho_eos.base.errors import UserError
+from rho_eos.base.errors import UserError, first_line
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
+from rho_eos.decoding.blocks import Blocks
+from rho_eos.models.blocks import blocks_of, published
 from rho_eos.models.family import Family, find_family
-from rho_eos.models.hub import RemoteFile, fetch_weights, find_hub_folder, remote_weights
-from rho_eos.models.known import EMBEDDED, did_you_mean
+from rho_eos.models.hub import fetch_weights, find_hub_folder, remote_headers
+from rho_eos.models.known import EMBEDDED, did_you_mean, refuse_name
 from rho_eos.models.placement import Placement
 from rho_eos.models.quantize import quantize
 from rho_eos.models.sanity import check_amount, check_built, check_config, check_files, read_json
@@ -43,7 +45,9 @@ class Checkpoint:
     stored_bytes: int
     stored_dtypes: tuple[str, ...]  # that of most weights first
     repo: str | None = None  # of a Hub model
-    remote: Mapping[str, RemoteFile] = field(default_factory=dict)  # weights not fetched yet
+    blocks: Blocks | None = None  # of a model that attends in blocks
+    blocks_note: str = ""  # where that is known from
+    decoding: Mapping[str, Any] = field(default_factory=dict)  # published with it, if in blocks
 
     @property
     def commit(self) -> str | None:
@@ -59,31 +63,35 @@ class Checkpoint:
 
 def open_checkpoint(config: EngineConfig) -> Checkpoint:
     """Find the checkpoint, asking the Hub if need be, and check that it can be loaded."""
+    refuse_name(config.model)
     folder, repo = find_folder(config.model, config.revision)
     check_files(folder)
     family, model_config = _read_config(folder)
+    blocks = blocks_of(config, family, model_config, config.model)
     tokenizer = _read_tokenizer(folder, model_config)
+    if tokenizer is not None:
+        tokenizer.template_variables = family.template  # for text/chat_template.py
     special = find_special_tokens(config, family, model_config, tokenizer)
     files = weight_files(folder)
     missing = [file.name for file in files if not file.exists()]
-    remote = remote_weights(repo, folder.name, missing) if repo else {}
-    measured = measure(files, remote)
+    measured = measure(files, remote_headers(repo, folder.name, missing) if repo else {})
     check_amount(model_config, parameters=measured[0])
     found = (folder, family, model_config, tokenizer, special, files)
-    return Checkpoint(*found, *measured, repo, remote)
+    return Checkpoint(*found, *measured, repo, *blocks, published(family, config.model))
 
 
 def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
-    """The model, ready to run packed rows. Weights are memory-mapped while loading.
+    """The model, ready to run packed rows.
 
-    What is kept as it was stored stays mapped; what is quantised is so one weight after the other.
+    Weights are memory-mapped. Those that are kept as they were stored stay mapped; those that are
+    to be quantised are read and quantised one after the other.
     """
     from rho_eos.models.attention import PACKED  # with transformers' modelling code
 
     quantized = placement.quantization != "none"
     mixed = placement.weights != placement.compute
     if checkpoint.repo is not None:
-        fetch_weights(checkpoint.repo, checkpoint.folder, checkpoint.remote)
+        fetch_weights(checkpoint.repo, checkpoint.folder, [file.name for file in checkpoint.files])
     model_class = checkpoint.family.masked_lm
     if model_class.separate is not None and (quantized or mixed):
         model_class = model_class.separate
@@ -155,10 +163,9 @@ def _read_config(folder: Path) -> tuple[Family, Any]:
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what it says, after its kind where that says little."""
-    lines = str(error).strip().splitlines() or [""]
+    """What it says, after its kind where that says little."""
     known = isinstance(error, OSError | ValueError | RuntimeError | SafetensorError)
-    return lines[0] if known and lines[0] else f"{type(error).__name__}: {lines[0]}"
+    return first_line(error) if known else f"{type(error).__name__}: {first_line(error)}"
 
 
 def _read_tokenizer(folder: Path, config: Any) -> Any:

@@ -9,7 +9,7 @@ How much memory is needed and how much is free is asked before loading: a machin
 memory ends this process, or another, without a message.
 """
 
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,8 @@ from rho_eos.base.errors import UserError
 from rho_eos.config import EngineConfig
 from rho_eos.models.quantize import check_available, exact_name
 
-#: What safetensors calls the types that weights come in.
-_STORED = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-}
+#: What safetensors calls the types that weights come in, beside F32.
+_STORED = {"F64": torch.float64, "F16": torch.float16, "BF16": torch.bfloat16}
 #: What a CPU says that multiplies such numbers itself (torch.cpu.get_capabilities).
 _NATIVE = {
     torch.bfloat16: ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"),
@@ -147,8 +142,8 @@ def name_of(dtype: torch.dtype) -> str:
 
 def stored_dtype(checkpoint: Any) -> torch.dtype:
     """The type of most of the weights. A published config need not name it, and may be wrong."""
-    most = checkpoint.stored_dtypes[:1]
-    return _STORED.get(most[0], torch.float32) if most else torch.float32
+    most = next(iter(checkpoint.stored_dtypes), "F32")
+    return _STORED.get(most, torch.float32)
 
 
 def ways_to_compute(
@@ -176,35 +171,28 @@ def _is_native(dtype: torch.dtype, device: torch.device) -> bool:
     """Whether the device multiplies such numbers at their full speed."""
     if device.type != "cpu" or dtype not in _NATIVE:
         return True
-    return any(_capabilities().get(name) for name in _NATIVE[dtype])
-
-
-def _capabilities() -> Mapping[str, Any]:
-    return torch.cpu.get_capabilities()
+    return any(torch.cpu.get_capabilities().get(name) for name in _NATIVE[dtype])
 
 
 def free_memory(device: torch.device) -> int | None:
     """Bytes that are free on a device; None where nobody can say.
 
-    Of a CPU that is what can be had without swapping, where the file cache gives way, and within
-    the limit of a container. It is known on Linux only.
+    For a CPU it is known on Linux only: the memory that can be had without swapping, if the file
+    cache gives way, and within the limit of a container.
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     if device.type == "mps":
         return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
-    try:
+    free = None
+    with suppress(OSError, StopIteration, ValueError):
         free = _listed("/proc/meminfo", "MemAvailable:") * 1024
-    except (OSError, StopIteration, ValueError):
-        return None
-    try:
-        group = Path("/sys/fs/cgroup")
+        group = Path("/sys/fs/cgroup")  # only a container with a limit has these files
         limit = int((group / "memory.max").read_text(encoding="ascii"))
         used = int((group / "memory.current").read_text(encoding="ascii"))
         cache = _listed(group / "memory.stat", "inactive_file")
-    except (OSError, StopIteration, ValueError):  # no container, or one without a limit
-        return free
-    return min(free, max(0, limit - used + cache))
+        free = min(free, max(0, limit - used + cache))
+    return free
 
 
 def _listed(path: str | Path, name: str) -> int:

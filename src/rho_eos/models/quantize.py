@@ -37,11 +37,12 @@ class Int8Linear(nn.Module):
         self.in_features, self.out_features = linear.in_features, linear.out_features
         parts = [_to_bytes(part) for part in linear.weight.split(_AT_A_TIME)]
         bytes_, scale = (torch.cat(each) for each in zip(*parts, strict=True))
-        # The layout that the faster kernel of either kind of CPU reads in order.
+        # With VNNI and without it another kernel is the faster one, and each reads one layout.
         laid_out = bytes_.t().contiguous() if sums_exactly() else bytes_.t()
         self.weight = nn.Parameter(laid_out, requires_grad=False)  # (in, out)
         self.register_buffer("scale", scale)
-        self.register_buffer("bias", _own(linear.bias, compute))
+        bias = None if linear.bias is None else linear.bias.to(compute, copy=True)
+        self.register_buffer("bias", bias)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         rows = input.reshape(-1, self.in_features).float()
@@ -71,7 +72,8 @@ class Int4Linear(nn.Module):
         self.weight = nn.Parameter(packed, requires_grad=False)
         both = torch.stack((scale, middle), -1).transpose(0, 1).contiguous()
         self.register_buffer("scales", both)  # (groups, out, 2)
-        self.register_buffer("bias", _own(linear.bias, compute))
+        bias = None if linear.bias is None else linear.bias.to(compute, copy=True)
+        self.register_buffer("bias", bias)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         rows = input.reshape(-1, self.in_features).bfloat16()
@@ -82,10 +84,6 @@ class Int4Linear(nn.Module):
         output = output[:, : self.out_features].to(input.dtype)
         output = output if self.bias is None else output + self.bias
         return output.reshape(*input.shape[:-1], self.out_features)
-
-
-def _own(bias: torch.Tensor | None, compute: torch.dtype) -> torch.Tensor | None:
-    return None if bias is None else bias.to(compute, copy=True)
 
 
 def _to_bytes(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

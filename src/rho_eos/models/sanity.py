@@ -14,15 +14,15 @@ from typing import Any
 
 from rho_eos.base.errors import UserError, shown
 
-#: Kinds of files that are read, and the bytes that none of them comes near. Weights have no limit
-#: here: of them only headers are read before memory is asked for.
+#: The kinds of files that are read, and the most bytes that one may have. Weights have no limit
+#: here, because only their headers are read before it is known whether they fit into memory.
 _LARGEST = dict.fromkeys((".json", ".txt", ".model"), 256 * 2**20) | {
     ".jinja": 2**20,
     ".safetensors": math.inf,
 }
 _LARGEST_CONFIG = 4 * 2**20
 _MOST_FILES = 10_000
-#: Fields that are sizes, by the largest that any model comes near. Families use various names.
+#: Fields that are sizes, by the largest value that is accepted. Families use various names.
 _BOUNDS = {
     1024: "num_hidden_layers n_layers",
     2**16: "num_attention_heads n_heads num_key_value_heads n_kv_heads num_experts "
@@ -133,11 +133,7 @@ def described_parameters(config: Any) -> int:
     hidden, layers = config.hidden_size, config.num_hidden_layers
     heads = config.num_attention_heads + (config.num_key_value_heads or config.num_attention_heads)
     attention = 2 * hidden * _head_width(config) * heads
-    inner = layers * 3 * hidden * (config.intermediate_size or 0)
-    if hasattr(type(config), "moe_layer_freq"):  # else a field that its family does not read
-        sparse = sum(config.moe_layer_freq)
-        experts = config.num_experts * config.expert_intermediate_size
-        inner = inner // layers * (layers - sparse) + sparse * 3 * hidden * experts
+    inner = 3 * hidden * sum(config.mlp_widths())
     ends = config.vocab_size * hidden * (1 if config.tie_word_embeddings else 2)
     return int(layers * attention + inner + ends)
 

@@ -21,29 +21,32 @@ def find_special_tokens(
     """Raise when MASK or EOS is nowhere to be found: decoding cannot start without them."""
     vocabulary = tokenizer.get_vocab() if tokenizer is not None else {}
     end_names = (*family.end_of_turn_names, *END_OF_TURN_NAMES)
-    sources = (config, model_config, tokenizer)
 
-    def find(name: str, named: tuple[str, ...] = (), needed: bool = True) -> Any:
-        stated = (getattr(source, name, None) for source in sources)
-        for value in (*stated, *(vocabulary.get(each) for each in named)):
-            value = next(iter(value), None) if isinstance(value, list) else value
-            if value is None:
-                continue
-            if type(value) is int and 0 <= value < model_config.vocab_size:
-                return value
-            raise UserError(
-                f"{name} is {shown(value)}, but takes an id below {model_config.vocab_size}, "
-                "the size of the model's vocabulary"
-            )
+    def find(name: str, named: tuple[str, ...] = (), needed: bool = True) -> list[int]:
+        """The id, or ids, that the first source gives which has any."""
+        ours = (getattr(config, name, None), getattr(model_config, name, None))
+        in_vocabulary = (vocabulary.get(each) for each in named)
+        # A family knows its names better than a tokenizer's settings, which may be another model's.
+        for value in (*ours, *in_vocabulary, getattr(tokenizer, name, None)):
+            given: list[Any] = value if isinstance(value, list) else [value]
+            ids = [id for id in given if id is not None]
+            for id in ids:
+                if type(id) is not int or not 0 <= id < model_config.vocab_size:
+                    raise UserError(
+                        f"{name} is {shown(id)}, but takes an id below {model_config.vocab_size}, "
+                        "the size of the model's vocabulary"
+                    )
+            if ids:
+                return ids
         if needed:
             raise UserError(f"neither config nor tokenizer has a {name}; give one as {name}")
-        return None
+        return []
 
-    mask = find("mask_token_id", family.mask_names)
-    eos = find("eos_token_id")
+    mask = find("mask_token_id", family.mask_names)[0]
+    ends = find("eos_token_id", family.eos_names)  # a list may hold the end of a turn, too
+    end_of_turn = next(iter(find("end_of_turn_id", end_names, needed=False) or ends[1:]), None)
+    eos = next((id for id in ends if id != end_of_turn), ends[0])
     if mask == eos:
         raise UserError(f"mask_token_id and eos_token_id are both {mask}, but must differ")
-    end_of_turn = find("end_of_turn_id", end_names, needed=False)
-    return SpecialTokens(
-        mask, eos, end_of_turn, find("expand_token_id", EXPAND_NAMES, needed=False)
-    )
+    expand = next(iter(find("expand_token_id", EXPAND_NAMES, needed=False)), None)
+    return SpecialTokens(mask, eos, end_of_turn, expand)

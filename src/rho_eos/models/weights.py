@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
+from statistics import mode
 
+from huggingface_hub.utils import SafetensorsFileMetadata
 from safetensors import SafetensorError, safe_open
 
 from rho_eos.base.errors import UserError
-from rho_eos.models.hub import RemoteFile
 from rho_eos.models.sanity import read_json
 
 _EXPERT = re.compile(r"(.*\.experts\.)(\d+)\.((?:gate|up|down)_proj\.weight)")
@@ -29,24 +30,33 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
 
 
 def measure(
-    files: tuple[Path, ...], remote: Mapping[str, RemoteFile]
+    files: tuple[Path, ...], remote: Mapping[str, SafetensorsFileMetadata]
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Parameters, bytes, and dtypes with that of most weights first, from the files' headers."""
+    """Parameters, bytes, and dtypes with that of most weights first.
+
+    Args:
+        files: Where the weight files are, or will be.
+        remote: The headers of those that are not there yet.
+    """
     parameters: Counter[str] = Counter()
-    stored = 0
     for file in files:
         if file.exists():
             for _, dtype, shape in _tensors(file):
                 parameters[dtype] += prod(shape)
-            stored += file.stat().st_size
         elif file.name in remote:
-            parameters += remote[file.name].parameters
-            stored += remote[file.name].size
+            parameters.update(remote[file.name].parameter_count)
         else:
             raise UserError(
                 f"{file.parent} has no {file.name} (weights are read from safetensors only)"
             )
+    stored = sum(count * _bits(dtype) for dtype, count in parameters.items()) // 8
     return parameters.total(), stored, tuple(dtype for dtype, _ in parameters.most_common())
+
+
+def _bits(dtype: str) -> int:
+    """BF16, F8_E4M3 and the like say it; BOOL, which does not, has 8."""
+    number = re.search(r"\d+", dtype)
+    return int(number[0]) if number else 8
 
 
 def check_experts(folder: Path, model: str) -> None:
@@ -62,19 +72,18 @@ def check_experts(folder: Path, model: str) -> None:
             if found := _EXPERT.fullmatch(name):
                 shapes[found[1], int(found[2]), found[3]] = shape
     numbers = range(1 + max((number for _, number, _ in shapes), default=-1))
-    stacks = {(layer, part) for layer, _, part in shapes}
-    wanted = {(layer, number, part) for layer, part in stacks for number in numbers}
-    common = Counter((part, shape) for (_, _, part), shape in shapes.items()).most_common()
-    usual = dict(
-        pair for pair, _ in reversed(common)
-    )  # of each part the shape that most experts have
-    odd = {key for key, shape in shapes.items() if shape != usual[key[2]]}
-    for what, keys in (("lacks", wanted - set(shapes)), ("has misshapen", odd)):
-        if keys:
-            layer, number, part = min(keys)
-            raise UserError(
-                f"the checkpoint does not fit {model}: it {what} {layer}{number}.{part}"
-            )
+    usual = {  # the shape that most experts have
+        part: mode(shape for (_, _, each), shape in shapes.items() if each == part)
+        for part in {part for _, _, part in shapes}
+    }
+    for layer, part in sorted({(layer, part) for layer, _, part in shapes}):
+        for number in numbers:
+            own = shapes.get((layer, number, part))
+            if own != usual[part]:
+                what = "lacks" if own is None else "has misshapen"
+                raise UserError(
+                    f"the checkpoint does not fit {model}: it {what} {layer}{number}.{part}"
+                )
 
 
 def _tensors(file: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:

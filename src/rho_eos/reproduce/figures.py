@@ -1,52 +1,58 @@
-"""The paper's four figures."""
+"""The paper's four figures.
 
+Curves are averages over samples. A sample leaves the average when its text is complete, for then it
+has no ρ; a curve ends where fewer than half of its samples still run, since a few stragglers say
+nothing about the rest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rho_eos.decoding.expansion import MULTIPLIERS, ExpansionParams, expansion_factor
+from rho_eos.decoding.expansion import MULTIPLIERS, expansion_factor
 from rho_eos.decoding.policies.rho_eos import RhoEosParams
 from rho_eos.evals.runs.run_folder import Line
 from rho_eos.evals.studies import style
 from rho_eos.evals.studies.contenders import ASYM, DAEDAL, RHO_ASYM, RHO_SYM, rho_eos
 from rho_eos.evals.studies.study import Plan, Study
-from rho_eos.reproduce.curves import over_progress, over_steps
 from rho_eos.reproduce.plan import BY_THRESHOLD
 
-# Okabe and Ito's palette; the marker says the same again for those who print in grey.
-POLICIES = {
-    BY_THRESHOLD: ("#0072B2", "o"),
-    DAEDAL: ("#E69F00", "D"),
-    RHO_SYM: ("#009E73", "^"),
-    RHO_ASYM: ("#D55E00", "v"),
-}
-EXPANSION_COLOURS = dict(zip(MULTIPLIERS, ("#56B4E9", "#0072B2", "#D55E00"), strict=True))
+#: Each series has a marker beside its colour, for those who print in grey.
+MARKERS = {BY_THRESHOLD: "o", DAEDAL: "D", RHO_SYM: "^", RHO_ASYM: "v"}
+BINS = 50  # of a curve over the share of all steps
 
 
-def write_figures(study: Study, scatter: Plan, curves: Plan) -> None:
-    """PNG and SVG of each. Half of the curves are of fixed lengths, the others of ρ-EOS."""
-    [task] = curves.tasks
+def write_figures(study: Study, plan: Plan) -> None:
+    """PNG and SVG of each figure that is made of this plan's answers."""
+    with style.applied():
+        made = scatter(study, plan) if plan.name == "scatter" else curves(study, plan)
+        for name, figure in made.items():
+            style.save(figure, study.folder / name)
+
+
+def curves(study: Study, plan: Plan) -> dict[str, Any]:
+    """Half of the rows are of fixed lengths, the others of ρ-EOS."""
+    [task] = plan.tasks
     fixed, adaptive = (
         {
             row.params.initial_length: study.cell(row, task).lines(traces=True)
-            for row in curves.rows
+            for row in plan.rows
             if row.params.policy == policy
         }
         for policy in ("fixed", "rho-eos")
     )
-    with style.applied():
-        for name, figure in {
-            "rho-over-steps": rho_over_steps(fixed, task),
-            "expansion-functions": expansion_functions(),
-            "e-ratio": e_ratio(study, scatter),
-            "convergence": convergence(fixed, adaptive, task),
-        }.items():
-            style.save(figure, study.folder / name)
+    return {
+        "rho-over-steps": rho_over_steps(fixed, task),
+        "expansion-functions": expansion_functions(),
+        "convergence": convergence(fixed, adaptive, task),
+    }
 
 
 def rho_over_steps(fixed: dict[int, list[Line]], task: str) -> Any:
     figure, [[axes]] = style.panels(1, width=7.2)
-    colours = style.length_colours(tuple(fixed))
+    colours = style.length_colours(fixed)
     for length, lines in fixed.items():
         curve = over_progress(lines, "rho")
         axes.fill_between(curve.x, curve.low, curve.high, color=colours[length], alpha=0.15, lw=0)
@@ -59,8 +65,7 @@ def rho_over_steps(fixed: dict[int, list[Line]], task: str) -> Any:
 
 def convergence(fixed: dict[int, list[Line]], adaptive: dict[int, list[Line]], task: str) -> Any:
     figure, [[left, middle, right]] = style.panels(3, width=4.6)
-    colours = style.length_colours(tuple(fixed))
-    for length, colour in colours.items():
+    for length, colour in style.length_colours(fixed).items():
         for axes, lines, field in (
             (left, fixed, "rho"),
             (middle, adaptive, "rho"),
@@ -88,10 +93,12 @@ def expansion_functions() -> Any:
     figure, [[axes]] = style.panels(1, width=7.2)
     rho = np.linspace(0, 1, 1001)
     low, high = ASYM
-    for number, (name, colour) in enumerate(EXPANSION_COLOURS.items()):
+    for number, name in enumerate(MULTIPLIERS):
         params = RhoEosParams.from_mapping(rho_eos(ASYM, expansion=name))
-        change = [_length_change(float(value), params) for value in rho]
-        axes.plot(rho, change, color=colour, label=name, linewidth=8 - 3 * number)  # none hidden
+        change = [
+            expansion_factor(each, params) * ((each < low) - (each > high)) for each in rho.tolist()
+        ]
+        axes.plot(rho, change, label=name, linewidth=8 - 3 * number)  # none hidden
     axes.axvspan(low, high, color=style.REGION, alpha=0.10, linewidth=0)
     axes.text((low + high) / 2, 34, "hold", ha="center", color=style.REGION)
     axes.set(
@@ -104,34 +111,68 @@ def expansion_functions() -> Any:
     return figure
 
 
-def _length_change(rho: float, params: ExpansionParams) -> int:
-    low, high = params.region
-    if low <= rho <= high:
-        return 0
-    return expansion_factor(rho, params) * (1 if rho < low else -1)
-
-
-def e_ratio(study: Study, plan: Plan) -> Any:
+def scatter(study: Study, plan: Plan) -> dict[str, Any]:
     """Every sample a point: fixed lengths are columns, adaptive ones follow the answer."""
     figure, grid = style.panels(len(plan.tasks), width=5.4)
     fixed = [row.params.initial_length for row in plan.rows if row.params.policy == "fixed"]
     lengths = sorted({*fixed, plan.rows[0].params.max_new_tokens})
     for axes, task in zip(grid[0], plan.tasks, strict=True):
-        for series, (colour, marker) in POLICIES.items():
+        for series, marker in MARKERS.items():
             rows = [row for row in plan.rows if (row.series or row.label) == series]
             lines = [line for row in rows for line in study.cell(row, task).lines()]
             axes.scatter(
                 [line["n_token"] for line in lines],
                 [100 * line["e_ratio"] for line in lines],
-                s=36, alpha=0.6, color=colour, marker=marker, linewidths=0,
+                s=36, alpha=0.6, marker=marker, linewidths=0,
                 label=series if lines else None,
             )  # fmt: skip
-        style.length_axis(axes, lengths)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(lengths, [str(length) for length in lengths])
+        axes.set_xlim(right=lengths[-1] * 1.15)
+        axes.minorticks_off()
         axes.set(xlabel="N_token, final canvas (tokens)", ylim=(-3, 103), title=task)
     grid[0][0].set_ylabel("E_ratio (%)")
     style.legend_beside(grid[0][-1], "each sample")
-    return figure
+    return {"e-ratio": figure}
 
 
 def _rho_axis(axes: Any) -> None:
     axes.set(ylabel="ρ, implicit EOS density", ylim=(-0.02, 1.02))
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray  # quartiles over samples
+    high: np.ndarray
+
+
+def over_steps(lines: Sequence[Line], field: str) -> Curve:
+    """A field of the trace against the step, while at least half of the samples run."""
+    series = [_series(line, field) for line in lines]
+    longest = max(len(each) for each in series)
+    grid = np.full((len(series), longest), np.nan)
+    for row, each in zip(grid, series, strict=True):
+        row[: len(each)] = each
+    running = np.sum(~np.isnan(grid), axis=0)
+    kept = grid[:, running >= max(1, len(series) / 2)]
+    return _curve(np.arange(kept.shape[1]), kept)
+
+
+def over_progress(lines: Sequence[Line], field: str) -> Curve:
+    """The same against the share of its steps that a sample has made: all samples, all the way."""
+    x = np.linspace(0, 1, BINS)
+    series = [_series(line, field) for line in lines]
+    grid = [np.interp(x, np.linspace(0, 1, len(each)), each) for each in series]
+    return _curve(100 * x, np.array(grid))
+
+
+def _series(line: Line, field: str) -> np.ndarray:
+    values = [record[field] for record in line["trace"]]
+    return np.array([value for value in values if value is not None], dtype=float)
+
+
+def _curve(x: np.ndarray, grid: np.ndarray) -> Curve:
+    low, high = np.nanquantile(grid, [0.25, 0.75], axis=0)
+    return Curve(x, np.nanmean(grid, axis=0), low, high)

@@ -2,58 +2,163 @@
 
 The same parameters are the same run wherever they appear: ρ-EOS Sym of the main table is the region
 [0.2, 0.8] of the thresholds, DAEDAL is two stages steered by confidence, and so on.
+
+A profile says how long things are: those of the paper, or those of the embedded model. `tiny`
+answers in about a quarter of the tokens that LLaDA needs for GSM8K to HumanEval, so each of its
+lengths is a quarter of the paper's: canvases of 64…2048 become 16…512, blocks of 32 become 8 (in
+blocks of 32 it writes twenty tokens a forward, and is done before its length is settled). Nothing
+else is scaled: τ, the equilibrium regions, the horizon N = 64, E's base of 8, and DAEDAL's window
+of 32 and tail of 16 are those of the papers. On two CPU cores there is one more concession: one
+token a step is run at the four shortest lengths only.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from rho_eos.base.errors import UserError
 from rho_eos.decoding.params import DecodeParams, merged
-from rho_eos.evals.studies.contenders import ASYM, DAEDAL, RHO_ASYM, RHO_SYM, SYM, outside, rho_eos
-from rho_eos.evals.studies.study import Plan, Row
-from rho_eos.reproduce.profiles import Profile
+from rho_eos.evals.studies.contenders import (
+    ASYM,
+    DAEDAL,
+    RHO_ASYM,
+    RHO_SYM,
+    SYM,
+    contenders,
+    outside,
+    rho_eos,
+)
+from rho_eos.evals.studies.study import EMBEDDED_TASKS, PUBLISHED_TASKS, Plan, Row
+from rho_eos.models.known import EMBEDDED
 
 BY_THRESHOLD = "fixed, τ rule"  # a series of rows
-TITLES = {
+TRACED_SAMPLES = 8  # behind each curve of ρ over steps
+TABLES = {
     "main": "Main results",
     "init-length": "Initial length",
     "thresholds": "Equilibrium region",
     "expansion": "Expansion function, region [0.4, 0.6]",
     "signals": "Signal and stages",
 }
-TARGETS = (*TITLES, "figures", "all")
+#: The runs behind the figures: a point for each sample, and curves over the steps.
+FIGURES = {"scatter": "E_ratio against N_token", "curves": "ρ over steps"}
+TARGETS = (*TABLES, "figures", "all")
 
 
-def row(profile: Profile, label: str, own: Mapping[str, Any], **more: Any) -> Row:
-    """A policy's own parameters over the lengths of the profile; `more` is the row's."""
-    shared = {
-        "initial_length": profile.lengths[0],
-        "max_new_tokens": profile.lengths[-1],
-        "block_length": profile.block_length,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The lengths, tasks and samples of a reproduction."""
+
+    name: str
+    tasks: tuple[str, ...]  # of the main table
+    figure_tasks: tuple[str, ...]  # of the scatter; the curves are of the first
+    block_length: int
+    lengths: tuple[int, ...]  # the first is L_init, the last L_max, all are tried as fixed ones
+    one_token_lengths: tuple[int, ...]  # those also run one token a step
+
+    def row(self, label: str, own: Mapping[str, Any], **more: Any) -> Row:
+        """A policy's own parameters over the profile's lengths; `more` is what the row has."""
+        shared = {
+            "initial_length": self.lengths[0],
+            "max_new_tokens": self.lengths[-1],
+            "block_length": self.block_length,
+        }
+        return Row(label, DecodeParams.from_mapping(merged(shared, own)), **more)
+
+
+PAPER = Profile(
+    name="paper",
+    tasks=PUBLISHED_TASKS,
+    figure_tasks=("gsm8k",),
+    block_length=32,
+    lengths=(64, 128, 256, 512, 1024, 2048),
+    one_token_lengths=(64, 128, 256, 512, 1024, 2048),
+)
+TINY = Profile(
+    name="tiny",
+    tasks=EMBEDDED_TASKS,
+    figure_tasks=("tiny-gsm", "tiny-mbpp"),
+    block_length=8,
+    lengths=(16, 32, 64, 128, 256, 512),
+    one_token_lengths=(16, 32, 64, 128),
+)
+PROFILES = {profile.name: profile for profile in (PAPER, TINY)}
+
+
+def choose_profile(model: str, name: str | None) -> Profile:
+    """The one asked for; else `tiny` for the embedded models and the paper's for all others."""
+    name = name or ("tiny" if model in EMBEDDED else "paper")
+    if name not in PROFILES:
+        raise UserError(f"profile is {name!r}, but takes one of {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+def make_plans(target: str, profile: Profile, tasks: Sequence[str]) -> list[Plan]:
+    """The plans of a target; `tasks` in place of the profile's, if any are given."""
+    if target not in TARGETS:
+        raise UserError(f"reproduce got {target!r}, but takes one of {', '.join(TARGETS)}")
+    groups: dict[str, Mapping[str, str]] = {"all": TABLES | FIGURES, "figures": FIGURES}
+    usual = {
+        "main": profile.tasks,
+        "signals": profile.tasks[::2],  # one that asks for numbers and one for programs
+        "scatter": profile.figure_tasks,
     }
-    return Row(label, DecodeParams.from_mapping(merged(shared, own)), **more)
+    plans = []
+    for name in groups.get(target, [target]):
+        chosen = tasks or usual.get(name, profile.tasks[:1])
+        chosen = chosen[:1] if name == "curves" else chosen
+        plans.append(Plan(name, (TABLES | FIGURES)[name], chosen, rows_of(name, profile)))
+    return plans
 
 
-def one_token_rows(profile: Profile) -> list[Row]:
-    """The published baseline, decoded to the end of its canvas as its code does."""
+def rows_of(name: str, profile: Profile) -> list[Row]:
+    row, starts = profile.row, profile.lengths[:-1]
+    if name == "main":
+        # The published baseline, decoded to the end of its canvas as its code does; and the fair
+        # control, which commits and stops as ρ-EOS does, so that only the length is fixed.
+        published = {"commit": "quota", "early_stop": False}
+        return [
+            *fixed_rows(profile, profile.one_token_lengths, "one token a step", **published),
+            *fixed_rows(profile, profile.lengths),
+            *adaptive_rows(profile),
+        ]
+    if name == "init-length":
+        return [
+            each for n in starts for each in adaptive_rows(profile, f" from {n}", initial_length=n)
+        ]
+    if name == "thresholds":
+        regions = (SYM, (0.3, 0.7), (0.4, 0.6), ASYM)
+        return [row(f"[{low}, {high}]", rho_eos((low, high))) for low, high in regions]
+    if name == "expansion":
+        names = ("constant", "linear", "exponential")
+        return [row(name, rho_eos((0.4, 0.6), expansion=name)) for name in names]
+    if name == "signals":
+        # docs/method.md §3. One stage is steered within Asym's region, by either number; two
+        # stages within DAEDAL's own thresholds by confidence, within Asym's by density.
+        return [
+            row("single stage, confidence", rho_eos(ASYM, signal="confidence")),
+            row("single stage, density", rho_eos(ASYM)),
+            row("two stages, confidence", {"policy": "daedal"}),
+            row("two stages, density", rho_eos(ASYM, policy="daedal", signal="density")),
+        ]
+    if name == "scatter":  # rows of the main table that share the τ rule
+        return [*fixed_rows(profile, starts), *adaptive_rows(profile)]
+    # The curves are of fixed lengths, and of ρ-EOS from each of the same lengths.
+    asym = [row(f"from {n}", rho_eos(ASYM, initial_length=n)) for n in starts]
     return [
-        row(
-            profile,
-            f"fixed {n}, one token a step",
-            {"policy": "fixed", "initial_length": n, "commit": "quota", "early_stop": False},
-            samples=profile.one_token_samples,
-        )
-        for n in profile.one_token_lengths
+        Row(each.label, each.params.replaced(trace=True), TRACED_SAMPLES)
+        for each in (*fixed_rows(profile, starts), *asym)
     ]
 
 
-def by_threshold_rows(profile: Profile, lengths: Sequence[int]) -> list[Row]:
-    """The fair control: commits and stops as ρ-EOS does; only the length is fixed."""
+def fixed_rows(
+    profile: Profile, lengths: Sequence[int], commits: str = "τ rule", **more: Any
+) -> list[Row]:
     return [
-        row(
-            profile,
-            f"fixed {n}, τ rule",
-            {"policy": "fixed", "initial_length": n},
-            series=BY_THRESHOLD,
+        profile.row(
+            f"fixed {n}, {commits}",
+            {"policy": "fixed", "initial_length": n, **more},
+            series=f"fixed, {commits}",
         )
         for n in lengths
     ]
@@ -61,62 +166,9 @@ def by_threshold_rows(profile: Profile, lengths: Sequence[int]) -> list[Row]:
 
 def adaptive_rows(profile: Profile, suffix: str = "", **more: Any) -> list[Row]:
     """Those that choose the length themselves; policies from outside with their own defaults."""
-    published = {DAEDAL: {"policy": "daedal"}, RHO_SYM: rho_eos(SYM), RHO_ASYM: rho_eos(ASYM)}
-    rows = published | {each.label: each.own for each in outside()}
-    return [row(profile, label + suffix, {**own, **more}) for label, own in rows.items()]
-
-
-def rows_of(table: str, profile: Profile) -> list[Row]:
-    if table == "main":
-        fixed = by_threshold_rows(profile, profile.lengths)
-        return [*one_token_rows(profile), *fixed, *adaptive_rows(profile)]
-    if table == "init-length":
-        starts = profile.lengths[:-1]
-        return [
-            each for n in starts for each in adaptive_rows(profile, f" from {n}", initial_length=n)
-        ]
-    if table == "thresholds":
-        regions = (SYM, (0.3, 0.7), (0.4, 0.6), ASYM)
-        return [row(profile, f"[{low}, {high}]", rho_eos((low, high))) for low, high in regions]
-    if table == "expansion":
-        names = ("constant", "linear", "exponential")
-        return [row(profile, name, rho_eos((0.4, 0.6), expansion=name)) for name in names]
-    # Signals, docs/method.md §3. One stage is steered within Asym's region, by either number; two
-    # stages within DAEDAL's own thresholds by confidence, within Asym's by density.
+    labels = (DAEDAL, RHO_SYM, RHO_ASYM, *outside())
     return [
-        row(profile, "single stage, confidence", rho_eos(ASYM, signal="confidence")),
-        row(profile, "single stage, density", rho_eos(ASYM)),
-        row(profile, "two stages, confidence", {"policy": "daedal"}),
-        row(profile, "two stages, density", rho_eos(ASYM, policy="daedal", signal="density")),
-    ]
-
-
-def plan_tables(target: str, profile: Profile, tasks: Sequence[str]) -> list[Plan]:
-    """The tables of a target; `tasks` in place of the profile's, if any are given."""
-    usual = {"main": profile.tasks, "signals": profile.signal_tasks}
-    return [
-        Plan(
-            name, title, tuple(tasks) or usual.get(name, profile.tasks[:1]), rows_of(name, profile)
-        )
-        for name, title in TITLES.items()
-        if target in (name, "all")
-    ]
-
-
-def plan_figures(target: str, profile: Profile, tasks: Sequence[str]) -> list[Plan]:
-    """The runs behind the figures. For the scatter of samples: the rows of the main table that
-    share the τ rule. For the curves, which have a trace and are of the first task: fixed lengths,
-    and ρ-EOS from each of the same lengths."""
-    if target not in ("figures", "all"):
-        return []
-    chosen, lengths = tuple(tasks) or profile.figure_tasks, profile.lengths[:-1]
-    fixed = by_threshold_rows(profile, lengths)
-    asym = [row(profile, f"from {n}", rho_eos(ASYM, initial_length=n)) for n in lengths]
-    traced = [
-        Row(each.label, each.params.replaced(trace=True), profile.traced_samples)
-        for each in (*fixed, *asym)
-    ]
-    return [
-        Plan("scatter", "E_ratio against N_token", chosen, [*fixed, *adaptive_rows(profile)]),
-        Plan("curves", "ρ over steps", chosen[:1], traced),
+        profile.row(each.label + suffix, {**each.own, **more})
+        for each in contenders()
+        if each.label in labels
     ]

@@ -1,4 +1,4 @@
-"""What the ρ-EOS paper reports (arXiv 2601.22527), to print beside ours: `published.csv`.
+"""What the ρ-EOS paper reports (arXiv 2601.22527), to stand beside ours: `published.csv`.
 
 Its protocol: the whole benchmark, L_init 64, batch 8, three repeats averaged, temperature 0. Of
 fixed lengths only the best of each task is given; it was run one token a step. Seconds are of the
@@ -7,6 +7,7 @@ DAEDAL, 39.4.)
 """
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from rho_eos.evals.runs.report import NONE
@@ -34,15 +35,13 @@ def beside_published(model: str, name: str, table: Table) -> Table:
         if row["model"] == paper_model(model) and row["table"] == name
     }
     found = [published.get((task, label), {}) for label, task, *_ in table.rows]
-    columns: list[str] = []
-    rows: list[list[str]] = [[] for _ in table.rows]
-    for at, column in enumerate(table.columns):
-        columns.append(column)
-        beside = any(numbers.get(column) for numbers in found)
-        columns += [f"paper {column}"] if beside else []
-        for cells, ours, numbers in zip(rows, table.rows, found, strict=True):
-            cells += [ours[at], numbers.get(column) or NONE] if beside else [ours[at]]
-    return Table(columns, rows, table.labels)
+    columns: list[tuple[str, Sequence[str]]] = []  # a name, and its cells
+    for name, *cells in zip(table.columns, *table.rows, strict=True):
+        columns.append((name, cells))
+        if any(numbers.get(name) for numbers in found):
+            columns.append((f"paper {name}", [each.get(name) or NONE for each in found]))
+    names, contents = zip(*columns, strict=True)
+    return Table(names, list(zip(*contents, strict=True)), table.labels)
 
 
 def _read() -> list[dict[str, str]]:

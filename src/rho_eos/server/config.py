@@ -1,6 +1,7 @@
 """Settings of a server: where it listens, who may ask, how much it takes on."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
@@ -71,13 +72,10 @@ class ServerConfig(Settings):
     @model_validator(mode="after")
     def _check_texts(self) -> Self:
         """A key of spaces would count as none, and the server would be open to all."""
-        for name in ("api_key", "cors_origin", "allowed_host"):
-            for text in getattr(self, name):
-                if not text.strip():
-                    raise UserError.of(name, text, "a non-empty text", "holds")
-        for host in self.allowed_host:
-            if "*" in host[1:] or (host[0] == "*" and host != "*" and host[1] != "."):
-                raise UserError.of("allowed_host", host, "a name, *.name or *", "holds")
+        for name in ("api_key", "cors_origin"):
+            self._check(name, all(map(str.strip, getattr(self, name))), "texts that are not blank")
+        names = all(re.fullmatch(r"\*|(\*\.)?[^*\s]+", host) for host in self.allowed_host)
+        self._check("allowed_host", names, "names, *.name or *")
         return self
 
     def keys(self, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:

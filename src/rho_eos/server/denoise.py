@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 #: What an event tells of a step as its record has it.
 _TOLD = (
     *("step", "length", "masks", "rho", "signal", "action", "change"),
-    *("moved", "computed", "exact", "refresh"),
+    *("moved", "computed", "exact", "refresh", "block"),
 )
 
 
@@ -89,7 +89,7 @@ class Watcher:
 
 
 def _why(params: DecodeParams, record: StepRecord) -> str:
-    """A policy's own words. A policy that fails to find them does not fail its request."""
+    """The policy's own words for a step. Where finding them fails, the request goes on without."""
     try:
         return str(explain(params, record))
     except Exception:

@@ -19,7 +19,7 @@ from rho_eos.engine.errors import (
     RequestFailedError,
     UnavailableError,
 )
-from rho_eos.server.fields import NAMES
+from rho_eos.server.fields import NAMES, UNSUPPORTED
 
 #: Of a field that takes several types, pydantic adds the one that it tried to the field's path.
 _TRIED_TYPE = re.compile(r"str|int|float|bool|none|.*\[.*")
@@ -106,6 +106,9 @@ def _invalid(error: dict[str, Any]) -> ApiError:
     path = [str(part) for part in error["loc"][1:]]
     if kind == "extra_forbidden":
         name = _printable(".".join(path))
+        if path[-1] in UNSUPPORTED:
+            message = f"{name} is not supported by this server; leave it out"
+            return bad_request(message, name, "unsupported")
         known = [NAMES.get(each) or each for each in parameters()]
         near = did_you_mean(NAMES.get(name) or name, known)
         return bad_request(f"unknown field {name!r}{near}", name, "unknown_field")
@@ -118,8 +121,6 @@ def _invalid(error: dict[str, Any]) -> ApiError:
         return bad_request(message, code="invalid_json")
     if kind == "missing":
         return bad_request(f"{name} is missing", name, "missing_field")
-    if kind == "unsupported":
-        return bad_request(f"{name} {message}", name, kind)
     return bad_request(f"{name}: {message}", name)
 
 

@@ -1,7 +1,7 @@
-"""Log-probabilities in the two forms of OpenAI's: what is told of each token of a text.
+"""Log-probabilities in OpenAI's two forms, one for chats and one for completions.
 
-Tokens get texts here. Joined they are the text: a token that holds only a part of a character has
-the text "", and the token that completes the character has all of it.
+Both give the text of each token. Joined, these are the whole text: a token that holds only a part
+of a character has the text "", and the token that completes the character has all of it.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,13 @@ class Told:
 
 
 class Teller:
-    """Gives texts to the tokens of one text that grows. `take` hands out each token once."""
+    """Finds the text of each token while their text grows. `take` hands out each token once."""
 
     def __init__(self, detokenize: Detokenize) -> None:
         self._detokenize = detokenize
         self._ids: list[int] = []
-        self._window, self._known = 0, 0  # what was read together, and up to where
+        # Ids are read from `_window` on; the text of those before `_known` was told already.
+        self._window, self._known = 0, 0
         self._offset = 0
         self._waiting: list[Told] = []
 

@@ -43,6 +43,8 @@ class Metrics:
         self.positions = counter("positions_evaluated", "Prompt and canvas positions of forwards.")
         self.exact = counter("positions_exact", "The same, if no forward had used the cache.")
         self.refreshes = counter("refreshes", "Forwards of sequences over all their positions.")
+        reused = "Positions of prompts whose keys and values other requests had computed."
+        self.reused = counter("positions_reused", reused)
         self.committed = counter("committed_tokens", "MASKs that became tokens.")
         self.adjustments = counter("length_adjustments", "Changes of a length.", "direction")
         for direction in ("expand", "contract"):
@@ -57,8 +59,14 @@ class Metrics:
         gauge("requests_running", "Being decoded now.", lambda: engine.running)
         gauge("requests_waiting", "Queued.", lambda: engine.waiting)
         if cache is not None:
-            size = cache.bytes_per_position
-            gauge("cache_bytes", "Cached keys and values.", lambda: cache.used * size)
+            size, prefixes = cache.bytes_per_position, cache.prefixes
+            gauge(
+                "cache_bytes",
+                "Cached keys and values.",
+                lambda: (cache.used + prefixes.positions) * size,
+            )
+            shared = "Of these, blocks kept for other requests."
+            gauge("cache_shared_bytes", shared, lambda: prefixes.positions * size)
             gauge("cache_refused", "Requests without room in the cache.", lambda: cache.refused)
 
     def observe_step(self, _: Row, record: StepRecord) -> None:
@@ -66,7 +74,7 @@ class Metrics:
         self.steps.inc()
         self.positions.inc(record.computed)
         self.exact.inc(record.exact)
-        self.refreshes.inc(record.refresh)
+        self.refreshes.inc(record.computed == record.exact)
         self.committed.inc(len(record.committed))
         if record.change:
             self.adjustments.labels("expand" if record.change > 0 else "contract").inc()
@@ -74,17 +82,14 @@ class Metrics:
     def observe_end(self, usage: Usage) -> None:
         """Count what a finished sequence has cost."""
         self.prompt_tokens.inc(usage.prompt_tokens)
+        self.reused.inc(usage.positions_reused)
         self.generated_tokens.inc(usage.e_token)
         self.e_ratio.observe(usage.e_ratio)
         self.queue_time.observe(usage.seconds_waiting)
         if usage.seconds_to_first_token is not None:
             self.first_token.observe(usage.seconds_to_first_token)
 
-    def families(self) -> list[Metric]:
-        """All metrics as they are now, ready to be sent to another process."""
-        return list(self.registry.collect())
-
-    def render(self) -> bytes:
+    async def render(self) -> bytes:
         return generate_latest(self.registry)
 
 

@@ -1,13 +1,13 @@
 """What happens around every request: an id, a line in the log, checks of host, key and body."""
 
 import asyncio
-import hashlib
 import hmac
 import ipaddress
 import logging
 import re
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextvars import ContextVar
 from urllib.parse import urlsplit
@@ -34,13 +34,8 @@ _SAFE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-#: What the page at /docs loads: the Swagger UI that FastAPI chooses, and its own inline script.
-_DOCS_POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net; "
-    "style-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net; "
-    "img-src 'self' data: https://fastapi.tiangolo.com; "
-    "object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
-)
+#: The page at /docs loads scripts, styles and pictures from wherever FastAPI chooses.
+_DOCS_POLICY = "object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 #: Lists and objects take far longer to read than a text of their size, so a body may hold one for
 #: every ten bytes of the size limit. Brackets within texts are counted, too.
 _BYTES_PER_CONTAINER = 10
@@ -48,16 +43,27 @@ _FEW_CONTAINERS = 1000
 _CLOSE = {"Connection": "close"}
 
 
-class RequestLog:
-    """Gives every request an id (the client's X-Request-ID, if that is sane) and logs its end."""
+class Layer(ABC):
+    """Stands around an app, for HTTP alone. An `ApiError` that it raises is the answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+        try:
+            await (self.handle if scope["type"] == "http" else self.app)(scope, receive, send)
+        except ApiError as error:
+            await error.response()(scope, receive, send)
+
+    @abstractmethod
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on to the app, changed or not, or refuse it."""
+
+
+class RequestLog(Layer):
+    """Gives every request an id (the client's X-Request-ID, if that is sane) and logs its end."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         offered = Headers(scope=scope).get("x-request-id", "")
         name = offered if _GOOD_ID.fullmatch(offered) else f"req-{uuid.uuid4().hex}"
         request_id.set(name)
@@ -110,11 +116,11 @@ def _is_address(host: str) -> bool:
     return True
 
 
-class KeyCheck:
+class KeyCheck(Layer):
     """Refuses requests without one of the keys, before their bodies are read.
 
-    Digests are compared in constant time, so how long it takes says nothing of how close a wrong
-    key was. Without any keys all requests pass.
+    Keys are compared in constant time, so how long it takes says nothing of how close a wrong key
+    was. Without any keys all requests pass.
 
     Args:
         app: What is behind this check.
@@ -123,56 +129,52 @@ class KeyCheck:
     """
 
     def __init__(self, app: ASGIApp, keys: Iterable[str], docs: bool) -> None:
-        self.app = app
-        self.digests = [_digest(key) for key in keys]
+        super().__init__(app)
+        self.keys = [key.encode() for key in keys]
         self.open_paths = (*_OPEN_PATHS, DOCS, "/openapi.json") if docs else _OPEN_PATHS
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not self.digests or self._may_pass(scope):
-            await self.app(scope, receive, send)
-            return
-        message = "a valid API key is needed: send it as 'Authorization: Bearer …'"
-        error = ApiError(401, message, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
-        await error.response()(scope, receive, send)
-
-    def _may_pass(self, scope: Scope) -> bool:
-        if scope["path"] in self.open_paths or scope["path"].startswith("/static/"):
-            return True
-        scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
-        offered = _digest(key.strip())
-        matches = [hmac.compare_digest(offered, digest) for digest in self.digests]
-        return scheme.lower() == "bearer" and any(matches)
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, headers = scope["path"], Headers(scope=scope)
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        offered = key.strip().encode()
+        matches = [hmac.compare_digest(offered, key) for key in self.keys]
+        known = not self.keys or (scheme.lower() == "bearer" and any(matches))
+        if not (known or path in self.open_paths or path.startswith("/static/")):
+            message = "a valid API key is needed: send it as 'Authorization: Bearer …'"
+            bearer = {"WWW-Authenticate": "Bearer"}
+            raise ApiError(401, message, "invalid_api_key", headers=bearer)
+        await self.app(scope, receive, send)
 
 
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
-
-
-class BodyLimit:
+class BodyLimit(Layer):
     """Reads the whole body before the app runs, within limits of size and time.
 
     What still comes of a body after it was refused is thrown away by uvicorn.
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int, seconds: float) -> None:
-        self.app = app
+        super().__init__(app)
         self.max_bytes = max_bytes
         self.seconds = seconds
         self.max_containers = max(_FEW_CONTAINERS, max_bytes // _BYTES_PER_CONTAINER)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy that believes the other of two lengths would see two requests, not one.
+            message = "Content-Length and Transfer-Encoding do not go together"
+            raise ApiError(400, message, "invalid_value", headers=_CLOSE)
+        reads = scope["method"] not in ("GET", "HEAD", "OPTIONS")
         try:
-            _check_one_length(Headers(scope=scope))
-            reads = scope["method"] not in ("GET", "HEAD", "OPTIONS")
-            body = await self._read(receive) if reads else b""
-        except ApiError as error:
-            await error.response()(scope, receive, send)
-            return
+            async with asyncio.timeout(self.seconds):
+                body = await self._read(receive) if reads else b""
+        except TimeoutError:
+            late = f"the request was not sent within {self.seconds:g} seconds"
+            raise ApiError(408, late, "too_slow", headers=_CLOSE) from None
         if body is None:
             return  # the client left while it was sending
+        if body.count(b"[") + body.count(b"{") > self.max_containers:
+            raise bad_request(f"the body holds more than {self.max_containers} lists and objects")
         whole = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def receive_again() -> Message:
@@ -181,29 +183,14 @@ class BodyLimit:
         await self.app(scope, receive_again, send)
 
     async def _read(self, receive: Receive) -> bytes | None:
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self.seconds):
-                more = True
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        return None
-                    body += message.get("body", b"")
-                    more = message.get("more_body", False)
-                    if len(body) > self.max_bytes:
-                        limit = f"the body is larger than the limit of {self.max_bytes} bytes"
-                        raise ApiError(413, limit, "body_too_large")
-        except TimeoutError:
-            late = f"the request was not sent within {self.seconds:g} seconds"
-            raise ApiError(408, late, "too_slow", headers=_CLOSE) from None
-        if body.count(b"[") + body.count(b"{") > self.max_containers:
-            raise bad_request(f"the body holds more than {self.max_containers} lists and objects")
+        body, more = bytearray(), True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self.max_bytes:
+                limit = f"the body is larger than the limit of {self.max_bytes} bytes"
+                raise ApiError(413, limit, "body_too_large")
         return bytes(body)
-
-
-def _check_one_length(headers: Headers) -> None:
-    """A proxy that believes the other of two lengths would see two requests where we see one."""
-    if "content-length" in headers and "transfer-encoding" in headers:
-        message = "Content-Length and Transfer-Encoding do not go together"
-        raise ApiError(400, message, "invalid_value", headers=_CLOSE)

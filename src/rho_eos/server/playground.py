@@ -1,6 +1,6 @@
 """What the playground page asks the server before it draws itself, beyond the schema."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rho_eos.base.errors import UserError
@@ -9,9 +9,12 @@ from rho_eos.decoding.params import DEFAULT_POLICY, NO_CACHE, DecodeParams, part
 from rho_eos.decoding.registry import policies
 from rho_eos.decoding.schema import AXES, choices_of
 from rho_eos.models.known import EMBEDDED
+from rho_eos.models.loading import Checkpoint
 from rho_eos.server.fields import NAMES
 from rho_eos.server.service import Service
+from rho_eos.text.blockwise import begins_with_a_block, blockwise_policies
 from rho_eos.text.infilling import able_policies, gap_policy
+from rho_eos.text.preparation import able_caches
 from rho_eos.views.narration import title_of
 
 _GENERIC = (
@@ -26,7 +29,9 @@ _RIVAL: dict[str, Any] = {"policy": "fixed", "initial_length": 256}
 
 def playground_facts(service: Service) -> dict[str, Any]:
     """The model, what it does unasked, and what the page needs to offer and name the three axes."""
-    context, defaults = service.llm.context_length, service.llm.config.defaults
+    llm, context, special = service.llm, service.llm.context_length, service.llm.special
+    defaults, blocks = llm.preparer.defaults, llm.checkpoint.blocks
+    policy = DEFAULT_POLICY if blocks is None else defaults["policy"]
     rival = _RIVAL | {"initial_length": min(_RIVAL["initial_length"], context // 2)}
     return {
         "model": service.model,
@@ -36,16 +41,33 @@ def playground_facts(service: Service) -> dict[str, Any]:
         "defaults": defaults,
         "usual": _usual_parts(defaults),
         "titles": {
-            axis: {name: title_of(name, axis) for name in choices_of(axis)} for axis in AXES
+            axis: {name: title_of(name, axis) for name in names}
+            for axis, names in _offered(llm.checkpoint).items()
         },
+        "refused": {} if blocks is None else _refused_in_blocks(),
         "implied": {name: _implied(name) for name in policies()},
+        "blocks": None if blocks is None else blocks.length,
+        # A block diffusion model sees no text behind a gap.
         "infilling": {
-            "policies": able_policies(service.llm.special),
-            "start": {"policy": gap_policy(service.llm.special)},
+            "able": able_policies(special) if blocks is None else [],
+            "usual": gap_policy(special),
         },
-        "panels": {"a": {"policy": DEFAULT_POLICY}, "b": rival},
-        "examples": _examples(service.llm.config.model),
+        "panels": {"a": {"policy": policy}, "b": rival},
+        "examples": _examples(llm.config.model),
     }
+
+
+def _offered(checkpoint: Checkpoint) -> dict[str, Iterable[str]]:
+    """The parts of each axis that this model can be decoded with."""
+    in_blocks = {} if checkpoint.blocks is None else {"policy": blockwise_policies()}
+    every = {axis: choices_of(axis) for axis in AXES}
+    return {**every, **in_blocks, "cache": able_caches(checkpoint)}
+
+
+def _refused_in_blocks() -> dict[str, list[str]]:
+    """Parameters of policies that a block diffusion model does not take."""
+    able = blockwise_policies().items()
+    return {name: ["initial_length"] for name, each in able if begins_with_a_block(each)}
 
 
 def _usual_parts(defaults: Mapping[str, Any]) -> dict[str, str]:
@@ -59,7 +81,7 @@ def _usual_parts(defaults: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _implied(policy: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Parameter -> choice -> the values that others of the policy have once that is chosen."""
+    """For each choice of a parameter, what that makes of the policy's other parameters."""
     fields, defaults = policies()[policy].Params.model_fields, _resolved({"policy": policy})
     implied: dict[str, dict[str, dict[str, Any]]] = {}
     for name, field in fields.items():
@@ -77,7 +99,7 @@ def _implied(policy: str) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _resolved(given: dict[str, Any]) -> dict[str, Any]:
-    """All parameters that follow from what is given, or none where that is not enough by itself."""
+    """All parameters that follow from what is given; none where the policy needs more than that."""
     try:
         return DecodeParams.from_mapping(given).model_dump(mode="json")
     except UserError:
@@ -88,7 +110,7 @@ def _examples(model: str) -> list[dict[str, str]]:
     """Problems of the kind the embedded model was trained on, none of which it has seen."""
     if model not in EMBEDDED:
         return [{"task": "example", "prompt": prompt} for prompt in _GENERIC]
-    from rho_eos.embedded.tasks import TASKS, held_out
+    from rho_problems import TASKS, held_out
 
     return [
         {"task": task, "prompt": problem.prompt}

@@ -12,17 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from rho_eos.server.config import MONTH
 from rho_eos.server.errors import bad_request
-from rho_eos.server.fields import (
-    Ids,
-    Items,
-    Strict,
-    Text,
-    described,
-    given_parameters,
-    unsupported,
-    unused,
-    with_decoding_fields,
-)
+from rho_eos.server.fields import Ids, Items, Strict, given_parameters, with_decoding_fields
 from rho_eos.text.ask import Ask
 from rho_eos.text.prompts import Prompt, as_list
 
@@ -38,8 +28,7 @@ class _Common(Strict, ABC):
     model: str | None = Field(
         None, description="the served model's name, see /v1/models; there is only one"
     )
-    max_tokens: Any = described("max_new_tokens")
-    max_completion_tokens: Any = described("max_new_tokens", "the same as max_tokens")
+    max_completion_tokens: Any = Field(None, description="the same as max_tokens")
     n: int | None = Field(1, description="texts per prompt; the i-th has seed + i", ge=1)
     stream: bool | None = Field(False, description="send the text while it becomes final")
     stream_options: StreamOptions | None = None
@@ -52,24 +41,16 @@ class _Common(Strict, ABC):
         gt=0,
         le=MONTH,
     )
-    template: Text | Ids | None = Field(
+    template: str | Ids | None = Field(
         None, description="a text with gaps (___) to fill, as the answer or behind the prompt"
     )
-    # These change no answer.
-    user: str | None = unused()
-    safety_identifier: str | None = unused()
-    prompt_cache_key: str | None = unused()
-    prompt_cache_retention: str | None = unused()
-    service_tier: str | None = unused()
-    metadata: dict[str, Any] | None = unused()
-    # These would change answers, or a client would wait for what they ask for in vain.
-    store: Any = unsupported("only false", False)
-    frequency_penalty: Any = unsupported("only 0", 0)
-    presence_penalty: Any = unsupported("only 0", 0)
-    repetition_penalty: Any = unsupported("only 1", 1)
-    min_p: Any = unsupported("only 0", 0)
-    ignore_eos: Any = unsupported("only false", False)
-    logit_bias: Any = unsupported("only an empty one", {})
+    unused = frozenset(
+        {
+            *("user", "safety_identifier", "service_tier", "metadata"),
+            *("prompt_cache_key", "prompt_cache_retention"),
+            *("parallel_tool_calls", "reasoning_effort", "verbosity"),
+        }
+    )
 
     @abstractmethod
     def prompts(self) -> list[Prompt | None]:
@@ -92,14 +73,14 @@ class _Common(Strict, ABC):
             raise bad_request("stream_mode denoise goes with stream: true", "stream_mode")
         if self.stream_mode == "denoise" and logprobs is not None:
             raise bad_request("logprobs goes with stream_mode text", "logprobs")
-        first, second = self.max_tokens, self.max_completion_tokens
+        params = {**given_parameters(self), "logprobs": logprobs}
+        first, second = params.get("max_new_tokens"), self.max_completion_tokens
         if first is not None and second is not None and first != second:
             raise bad_request(
                 f"max_tokens is {first!r} and max_completion_tokens {second!r}; give one of them",
                 "max_tokens",
             )
-        limit = second if first is None else first
-        params = {**given_parameters(self), "max_new_tokens": limit, "logprobs": logprobs}
+        params["max_new_tokens"] = second if first is None else first
         return [
             Ask(
                 prompt,
@@ -127,27 +108,16 @@ def _text_only(content: Any) -> Any:
 
 class TextPart(Strict):
     type: Literal["text"]
-    text: Text
+    text: str
 
 
 class ChatMessage(Strict):
-    """A message of a conversation.
-
-    Clients send earlier answers back as they came, with the fields that other servers fill; those
-    are taken while they are empty.
-    """
+    """A message of a conversation. Earlier answers may be sent back as clients dump them."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[Text | Items[TextPart] | None, BeforeValidator(_text_only)]
-    name: str | None = unused()
-    parsed: Any = unused()  # the content of an answer in JSON once more, as an object
-    refusal: Any = unsupported("only null", blank=True)
-    tool_calls: Any = unsupported("tools", blank=True)
-    function_call: Any = unsupported("tools", blank=True)
-    audio: Any = unsupported("only text", blank=True)
-    annotations: Any = unsupported("only null", blank=True)
-    reasoning_content: Any = unsupported("only null", blank=True)
-    provider_specific_fields: Any = unsupported("only null", blank=True)
+    content: Annotated[str | Items[TextPart] | None, BeforeValidator(_text_only)]
+    # `parsed` is the content of an answer in JSON once more, as an object.
+    unused = frozenset({"name", "parsed"})
 
     @field_validator("content")
     @classmethod
@@ -165,9 +135,7 @@ class ChatMessage(Strict):
 
 
 class JsonSchema(Strict):
-    name: str | None = unused()
-    description: str | None = unused()
-    strict: bool | None = unused()
+    unused = frozenset({"name", "description", "strict"})
     definition: dict[str, Any] = Field(
         alias="schema", description="a flat object: strings, numbers, booleans and enums"
     )
@@ -189,19 +157,6 @@ class Chat(_Common):
     response_format: ResponseFormat | None = Field(
         None, description="text, or JSON of a flat schema; not supported: json_object"
     )
-    parallel_tool_calls: bool | None = unused()
-    reasoning_effort: str | None = unused()
-    verbosity: str | None = unused()
-    tools: Any = unsupported("tools", [])
-    tool_choice: Any = unsupported("tools", "none", "auto")
-    functions: Any = unsupported("tools", [])
-    function_call: Any = unsupported("tools", "none", "auto")
-    modalities: Any = unsupported("only text", ["text"])
-    audio: Any = unsupported("only text")
-    prediction: Any = unsupported("predicted outputs")
-    web_search_options: Any = unsupported("searching the web")
-    moderation: Any = unsupported("moderation")
-    prompt_cache_options: Any = unsupported("caching prompts")
 
     def prompts(self) -> list[Prompt | None]:
         return [{"messages": [message.as_dict() for message in self.messages]}]
@@ -228,12 +183,12 @@ class Chat(_Common):
 
 
 class Completion(_Common):
-    prompt: Text | Items[Text] | Ids | Items[Ids] | None = Field(
+    prompt: str | Items[str] | Ids | Items[Ids] | None = Field(
         None,
         description="a text, token ids, or several of either; no chat template is applied. "
         "It may be left out where there is a template",
     )
-    suffix: Text | None = Field(None, description="the text behind what is to be generated")
+    suffix: str | None = Field(None, description="the text behind what is to be generated")
     logprobs: int | None = Field(
         None,
         description="the log-probability of each token when it was committed, "
@@ -241,8 +196,6 @@ class Completion(_Common):
         ge=0,
         le=20,
     )
-    best_of: Any = unsupported("only 1", 1)
-    echo: Any = unsupported("only false", False)
 
     def prompts(self) -> list[Prompt | None]:
         if self.prompt is None and self.template is None:

@@ -14,7 +14,7 @@ Event = dict[str, Any]
 #: What is summed over the texts of a request, beside OpenAI's own figures.
 _COUNTED = (
     *("n_token", "nfe", "positions_evaluated", "expansions", "contractions"),
-    *("positions_exact", "refreshes"),
+    *("positions_exact", "positions_reused", "refreshes"),
 )
 
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import math
 import os
 import signal
 import socket
@@ -23,7 +22,6 @@ from rho_eos.server.service import Service
 logger = logging.getLogger(__name__)
 
 _GRACE = 5.0  # seconds for sending last answers after the engine has drained
-_MOST_MESSAGES = 1000  # kinds of errors of the loop that are told apart
 
 
 def serve_forever(service: Service) -> None:
@@ -103,19 +101,17 @@ class DrainingServer(uvicorn.Server):
 
 
 def tell_once_a_second(loop: asyncio.AbstractEventLoop) -> None:
-    """Log errors of the event loop, each at most once a second: without file descriptors every
-    attempt to accept a connection is one."""
-    said: dict[str, float] = {}
+    """Log errors of the event loop, the same one at most once a second: without file descriptors
+    every attempt to accept a connection is one."""
+    said, when = "", 0.0
 
     def handle(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal said, when
         error = context.get("exception")
         message = f"{context['message']}: {type(error).__name__}: {error}"
-        now = loop.time()
-        if now - said.get(message, -math.inf) < 1:
+        if message == said and loop.time() - when < 1:
             return
-        if len(said) > _MOST_MESSAGES:
-            said.clear()
-        said[message] = now
+        said, when = message, loop.time()
         # What a client or the system did needs no traceback.
         expected = isinstance(error, OSError | h11.ProtocolError)
         logger.error("%s", message, exc_info=None if expected else error)

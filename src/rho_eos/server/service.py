@@ -23,7 +23,7 @@ from rho_eos.text.ask import Ask, Request
 
 logger = logging.getLogger(__name__)
 
-#: More characters than any tokenizer makes of a token in a text that means something.
+#: In a text that means something, a token stands for fewer characters than this.
 CHARACTERS_PER_TOKEN = 16
 
 
@@ -41,10 +41,7 @@ class Service:
         own = folder.resolve().name if folder.is_dir() else llm.config.model
         self.model = config.served_model_name or own
         #: Renders the metrics. Where there are other replicas, it asks them all.
-        self.render_metrics: Callable[[], Awaitable[bytes]] = self._render_metrics
-
-    async def _render_metrics(self) -> bytes:
-        return self.metrics.render()
+        self.render_metrics: Callable[[], Awaitable[bytes]] = self.metrics.render
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -15,7 +15,7 @@ from rho_eos.server.errors import as_api_error
 from rho_eos.server.responses import Event
 
 T = TypeVar("T")
-_LAST_SECONDS = 1.0  # for the last event of a stream that failed
+_LAST_SECONDS = 1.0  # for sending the last event of a stream that failed
 
 
 class EventStream(Response):
@@ -50,7 +50,7 @@ class EventStream(Response):
             await self.generation.in_time(_send_part(send, b"data: [DONE]\n\n", more=False))
         except EngineError as error:
             answer = as_api_error(error)
-            # Who does not read gets no word of it: the connection ends.
+            # A client that reads nothing cannot be told; its connection just ends.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_SECONDS):
                     if begun:

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from rho_eos.decoding.canvas import Canvas, Positions
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.text.infilling import Given, stands_before_text
-from rho_eos.text.prompts import Prompt, listed
+from rho_eos.text.infilling import stands_before_text
+from rho_eos.text.prompts import Given, Prompt, listed
 
 #: Decoding parameters: checked ones, or a mapping that is still to be checked.
 Params = DecodeParams | Mapping[str, Any]
@@ -83,6 +83,6 @@ class Request:
     params: DecodeParams
     #: The texts around the gaps, one more than there are: the output's text is the filled whole.
     texts: tuple[str, ...] = ()
-    #: Makes the text of what fills the gaps, where that is not just the filled whole.
+    #: Makes the output's text from the texts of the gaps. None: it is the filled whole.
     write: Callable[[list[str]], str] | None = None
     processors: tuple[LogitsProcessor, ...] = ()

@@ -6,22 +6,20 @@ The embedded model's own template is rendered here, and so costs no process.
 import atexit
 import json
 import os
-import select
+import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rho_eos.base.errors import UserError
-from rho_eos.embedded.tokenizer import CHAT_TEMPLATE
+from rho_problems.tokenizer import CHAT_TEMPLATE
 
 SECONDS = 5
 MEGABYTES = 256
 LONGEST = 16 * 2**20  # characters of a rendered conversation
-_START_SECONDS = 120
 _WORKER = Path(__file__).with_name("template_worker.py")
 _WHAT = "the model's chat template"
 
@@ -46,14 +44,15 @@ def render(
     if template == CHAT_TEMPLATE:
         return str(tokenizer.apply_chat_template(list(messages), tokenize=False, **how))
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
-    asked = {"conversations": [list(messages)], "chat_template": template, **how, **special}
+    own = getattr(tokenizer, "template_variables", {})  # what its family of models sets
+    asked = {"conversations": [list(messages)], "chat_template": template, **own, **how, **special}
     answer = _worker.ask(json.dumps(asked, default=_placeholder))
     if not answer.get("text"):
         raise UserError(_sentence(answer))
     return str(answer["text"])
 
 
-def prepare(tokenizer: Any) -> None:
+def start(tokenizer: Any) -> None:
     """Start the process now, if this tokenizer will need it: that takes a second."""
     template = getattr(tokenizer, "chat_template", None)
     if template is not None and template != CHAT_TEMPLATE:
@@ -81,7 +80,6 @@ class _Worker:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
-        self._ready = False
 
     def start(self) -> None:
         with self._lock:
@@ -90,34 +88,31 @@ class _Worker:
     def ask(self, line: str) -> dict[str, Any]:
         with self._lock:
             process = self._start()
+            assert process.stdin is not None and process.stdout is not None
             try:
-                if not self._ready:
-                    self._read(process, _START_SECONDS)
-                    self._ready = True
-                assert process.stdin is not None
                 process.stdin.write(line.encode() + b"\n")
                 process.stdin.flush()
-                return self._read(process, SECONDS)
-            except TimeoutError:
-                self._end()
-                raise UserError(
-                    f"{_WHAT} did not come to an end within {SECONDS} seconds"
-                ) from None
-            except (OSError, ValueError) as error:
-                self._end()
-                raise UserError(
-                    f"{_WHAT} could not be rendered: its process ended, or wrote more than "
-                    f"{LONGEST} characters"
-                ) from error
+                answer = process.stdout.readline(8 * LONGEST)
+                if answer.endswith(b"\n"):
+                    return dict(json.loads(answer))
+                late = process.wait(1) == -signal.SIGALRM
+            except (OSError, ValueError, subprocess.TimeoutExpired):
+                late = False
             except BaseException:  # an interrupt: what it would still say is nobody's answer
                 self._end()
                 raise
+            self._end()
+        if late:
+            raise UserError(f"{_WHAT} did not come to an end within {SECONDS} seconds")
+        raise UserError(
+            f"{_WHAT} could not be rendered: its process ended, or wrote more than {LONGEST} "
+            "characters"
+        )
 
     def _start(self) -> "subprocess.Popen[bytes]":
         if self._owner != os.getpid():  # a fork of the process that started it
             self._process, self._owner = None, os.getpid()
         if self._process is None or self._process.poll() is not None:
-            self._ready = False
             self._process = subprocess.Popen(
                 # -P: the folder of the script, which is ours, holds modules named as others.
                 [sys.executable, "-P", str(_WORKER), *map(str, (SECONDS, MEGABYTES, LONGEST))],
@@ -128,23 +123,6 @@ class _Worker:
             )
             atexit.register(self._end)
         return self._process
-
-    def _read(self, process: "subprocess.Popen[bytes]", seconds: float) -> dict[str, Any]:
-        """One line of bounded length, in bounded time."""
-        assert process.stdout is not None
-        deadline = time.monotonic() + seconds
-        pipe, line = process.stdout.fileno(), bytearray()
-        while not line.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
-                raise TimeoutError
-            piece = os.read(pipe, 1 << 20)
-            line += piece
-            if not piece or len(line) > 8 * LONGEST:
-                if process.wait(1) == -14:  # the alarm that it set itself
-                    raise TimeoutError
-                raise ValueError("no whole line")
-        return dict(json.loads(line))
 
     def _end(self) -> None:
         process, self._process = self._process, None

@@ -8,7 +8,7 @@ there; strings freely. So an answer is valid by how it is made, and `write` turn
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from rho_eos.base.errors import UserError
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.canvas import Canvas, Positions
 from rho_eos.text.ask import LogitsProcessor
+from rho_eos.text.infilling import Template
 from rho_eos.text.json_schema import MOST_DIGITS, Property
-from rho_eos.text.user_text import encode_as_text
+from rho_eos.text.prompts import Encoder
 
 STRING, NUMBER = 8, 4  # MASKs that a gap starts with
 LONGEST_VALUE = 64  # MASKs for each string and number, unless a request says how many in all
@@ -28,14 +29,15 @@ LONGEST_VALUE = 64  # MASKs for each string and number, unless a request says ho
 class Spelling:
     """Which tokens of a model spell numbers and blanks. Read once: a vocabulary is long."""
 
-    def __init__(self, tokenizer: Any, special: SpecialTokens, vocabulary: int) -> None:
+    def __init__(self, encoder: Encoder, special: SpecialTokens) -> None:
+        tokenizer = encoder.tokenizer
         if tokenizer is None:
             raise UserError("this model has no tokenizer, so it cannot answer in JSON")
         self.special = special
-        self.encode: Callable[[str], list[int]] = lambda text: encode_as_text(tokenizer, text)
+        self.encode = encoder.texts.encode
         self.text: dict[int, str] = {}
-        for token in range(min(vocabulary, len(tokenizer))):
-            if token in tokenizer.added_tokens_decoder:
+        for token in range(min(encoder.vocabulary, len(tokenizer))):
+            if token in encoder.texts.added:
                 continue
             text = str(tokenizer.decode([token]))
             if re.fullmatch(r" +| ?-| ?[0-9]+|\.", text):
@@ -58,36 +60,37 @@ class Form:
 
     def __init__(self, properties: Sequence[Property], spelling: Spelling, string: int) -> None:
         """`string`: how many MASKs a string starts with."""
-        mask = spelling.special.mask
-        self.template: list[int] = []
         self.processors: list[LogitsProcessor] = []
-        self.sized: set[int] = set()  # gaps whose length is known
-        self.length = self.longest = 0  # of all gaps together: at first, and at most by default
+        self.longest = 0  # of all gaps together, unless a request says how long they may be
         self._properties = properties
-        gap, before = 0, "{"
+        texts: list[str] = []
+        sizes: list[int | None] = []
+        sized: set[int] = set()  # gaps whose length is known
+        before = "{"
         for each in properties:
             before += f"{each.key}:"
             if len(each.options) == 1:
                 before += f" {each.options[0]}, "
                 continue
-            size, longest = string, LONGEST_VALUE
+            gap, size, longest = len(sizes), string, LONGEST_VALUE
             if each.kind == "string":
                 before += ' "'
             elif each.kind == "choice":
                 options = [spelling.encode(f" {option}") for option in each.options]
                 size = longest = max(map(len, options))
                 self.processors.append(ChoiceGap(gap, spelling, options))
-                self.sized.add(gap)
+                sized.add(gap)
             else:
                 size = NUMBER
                 self.processors.append(NumberGap(gap, spelling, each.kind == "number"))
-            self.template += [*spelling.encode(before), *[mask] * size]
-            self.length += size
+            texts.append(before)
+            sizes.append(size)
             self.longest += max(size, longest)
-            gap += 1
             before = '", ' if each.kind == "string" else ", "
-        end = before.removesuffix(", ") + "}"
-        self.template += [*spelling.encode(end), spelling.special.eos]
+        texts.append(before.removesuffix(", ") + "}")
+        pieces = [spelling.encode(text) for text in texts]
+        pieces[-1].append(spelling.special.eos)
+        self.template = Template(pieces, sizes, tuple(texts), frozenset(sized))
 
     def write(self, gaps: Sequence[str]) -> str:
         """The answer; a gap that was never reached counts as empty."""

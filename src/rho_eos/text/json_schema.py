@@ -9,9 +9,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
-from rho_eos.base.errors import UserError
+from rho_eos.base.errors import UserError, shown
 from rho_eos.text.user_text import is_whole
 
 MOST_PROPERTIES = 100
@@ -67,19 +68,21 @@ def string_of(text: str) -> str:
 def read_schema(schema: Mapping[str, Any]) -> tuple[Property, ...]:
     """The properties in their order, or a sentence that says what cannot be promised."""
     if not isinstance(schema, Mapping):
-        raise _refuse(f"the schema is {_shown(schema)}, but takes a JSON object")
+        raise _refuse(f"the schema is {shown(schema)}, but takes a JSON object")
     _check_keywords(schema, _OF_OBJECTS | _TABLES, "the schema")
     if schema.get("type") != "object":
-        raise _refuse(f"the schema has type {_shown(schema.get('type'))}, but takes 'object'")
+        raise _refuse(f"the schema has type {shown(schema.get('type'))}, but takes 'object'")
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         raise _refuse("the schema has no properties, so there is nothing to fill in")
     if len(properties) > MOST_PROPERTIES:
         raise _refuse(f"the schema has {len(properties)} properties, but takes {MOST_PROPERTIES}")
     required = schema.get("required", [])
-    missing = [name for name in required if name not in properties] if _is_list(required) else [""]
-    if missing:
-        raise _refuse(f"required names {_shown(missing[0])}, which is no property")
+    if not isinstance(required, list):
+        raise _refuse(f"required is {shown(required)}, but takes a list of properties")
+    for name in required:
+        if name not in properties:
+            raise _refuse(f"required names {shown(name)}, which is no property")
     read = tuple(_property(name, each, schema) for name, each in properties.items())
     if all(len(each.options) == 1 for each in read):
         raise _refuse("the schema leaves nothing open: each property has one value only")
@@ -89,16 +92,16 @@ def read_schema(schema: Mapping[str, Any]) -> tuple[Property, ...]:
 
 
 def _property(name: str, schema: Any, whole: Mapping[str, Any]) -> Property:
-    where = f"property {_shown(name)}"
+    where = f"property {shown(name)}"
     if not is_whole(name):
         raise _refuse(f"{where} has half a character (an unpaired surrogate) in its name")
     schema = _resolved(schema, whole, where)
     if not isinstance(schema, dict):
-        raise _refuse(f"{where} is {_shown(schema)}, but takes a schema")
+        raise _refuse(f"{where} is {shown(schema)}, but takes a schema")
     kind = schema.get("type")
     if kind not in (None, *_KINDS):  # arrays and objects have keywords of their own
         raise _refuse(
-            f"{where} has type {_shown(kind)}, which is not supported: a property is a string, "
+            f"{where} has type {shown(kind)}, which is not supported: a property is a string, "
             "an integer, a number, a boolean or an enum"
         )
     _check_keywords(schema, _OF_PROPERTIES, where)
@@ -115,14 +118,14 @@ def _options(schema: Mapping[str, Any], where: str) -> tuple[str, ...]:
     options = schema.get("enum", [schema.get("const")])
     if "const" in schema and "enum" in schema:
         raise _refuse(f"{where} has both an enum and a const; give one of them")
-    if not _is_list(options) or not options:
+    if not isinstance(options, list) or not options:
         raise _refuse(f"the enum of {where} takes a list of values")
     kind = schema.get("type")
     for option in options:
         if not _is_plain(option):
-            raise _refuse(f"{where} has the value {_shown(option)}; only plain ones are supported")
+            raise _refuse(f"{where} has the value {shown(option)}; only plain ones are supported")
         if kind is not None and not _is(option, kind):
-            raise _refuse(f"{where} has the value {_shown(option)}, which is no {kind}")
+            raise _refuse(f"{where} has the value {shown(option)}, which is no {kind}")
     texts = tuple(dict.fromkeys(json.dumps(each, ensure_ascii=False) for each in options))
     if max(map(len, texts)) > LONGEST_OPTION:
         raise _refuse(f"a value of {where} has more than {LONGEST_OPTION} characters")
@@ -149,7 +152,7 @@ def _resolved(schema: Any, whole: Mapping[str, Any], where: str) -> Any:
 def _check_keywords(schema: Mapping[str, Any], known: set[str], where: str) -> None:
     for keyword in schema:
         if keyword not in known | _NOTES:
-            raise _refuse(f"{_shown(keyword)} is not supported in {where}")
+            raise _refuse(f"{shown(keyword)} is not supported in {where}")
 
 
 def _is_plain(value: Any) -> bool:
@@ -161,33 +164,15 @@ def _is_plain(value: Any) -> bool:
 def _is(value: Any, kind: str) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return {
-        "string": isinstance(value, str),
-        "integer": whole,
-        "number": isinstance(value, int | float),
-        "boolean": False,
-    }[kind]
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
+    if kind == "integer":
+        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return isinstance(value, {"string": str, "number": int | float}.get(kind, ()))
 
 
 def _likeness(option: str, text: str) -> tuple[bool, int]:
     """Whether it is the text, and else how much of its beginning."""
-    same = (a == b for a, b in zip(option, text, strict=False))
-    count = 0
-    for equal in same:
-        if not equal:
-            break
-        count += 1
-    return option == text, count
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(option, text, strict=False))
+    return option == text, len(list(same))
 
 
 def _refuse(sentence: str) -> UserError:

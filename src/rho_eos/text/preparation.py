@@ -8,39 +8,21 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from math import ceil
 from typing import Any
 
 from rho_eos.base.errors import UserError
-from rho_eos.base.settings import is_optional
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.canvas import Canvas
-from rho_eos.decoding.params import (
-    LONGEST,
-    NO_CACHE,
-    DecodeParams,
-    check_samples,
-    composed,
-    merged,
-    parts_of,
-)
-from rho_eos.decoding.registry import find_policy
+from rho_eos.decoding.params import LONGEST, NO_CACHE, DecodeParams, check_samples, merged
+from rho_eos.decoding.registry import CACHES, find_policy
 from rho_eos.models.loading import Checkpoint
 from rho_eos.text.ask import Ask, Request
-from rho_eos.text.chat_template import prepare as prepare_template
-from rho_eos.text.infilling import (
-    Given,
-    Layout,
-    encode_prefix,
-    encode_suffix,
-    gap_policy,
-    lay_out,
-    refuse_unless_it_infills,
-)
+from rho_eos.text.blockwise import block_defaults, blockwise, grows, in_blocks, refuse_text_behind
+from rho_eos.text.infilling import Template, gap_policy, refuse_unless_it_infills
 from rho_eos.text.json_form import STRING, Form, Spelling
 from rho_eos.text.json_schema import read_schema
-from rho_eos.text.prompts import Prompt, encode_prompt, kind_of
+from rho_eos.text.prompts import Encoder, kind_of
 
 logger = logging.getLogger(__name__)
 MOST_SEED = 2**64 - 1
@@ -56,17 +38,12 @@ class Preparer:
 
     def __init__(self, checkpoint: Checkpoint, config: EngineConfig) -> None:
         self.checkpoint = checkpoint
-        self.defaults = config.defaults
-        self.tokenizer = checkpoint.tokenizer
+        self.defaults: Mapping[str, Any] = config.defaults
+        if checkpoint.blocks is not None:
+            self.defaults = merged(block_defaults(checkpoint), config.defaults)
+        self._remarked: set[int] = set()
         self.special = checkpoint.special
-        self.vocabulary: int = checkpoint.config.vocab_size
-        if self.tokenizer is not None:
-            # Set once, here: from then on nothing changes it, and threads can share it unlocked.
-            backend = self.tokenizer.backend_tokenizer
-            backend.no_truncation()
-            backend.no_padding()
-            backend.encode_special_tokens = False
-            prepare_template(self.tokenizer)
+        self.encoder = Encoder(checkpoint.tokenizer, checkpoint.config.vocab_size)
 
     def prepare(self, ask: Ask) -> list[Request]:
         """The requests of an ask, one for each of its samples.
@@ -77,119 +54,144 @@ class Preparer:
         Raises:
             UserError: In one sentence, why it cannot be had.
         """
-        params = decide(ask, self.special, self.defaults)
-        find_policy(params.policy).refuse(self.special)
+        params, blocks = self.decide(ask), self.checkpoint.blocks
         _check_parts(ask, params)
         form = None
         if ask.schema is not None:
-            form = self._form(ask.schema, params)
-            params = _with_room_for(form, params)
-        layout = self._lay_out(ask, params, form)
-        self._check(layout, params)
-        if ask.keep_end:
-            layout = _with_end_of_prompt(layout, self.checkpoint.context_length - params.least_room)
-        params = _fitted(params, layout, self.checkpoint.context_length)
-        request = _request(ask, params, layout, form, self.special)
-        samples = seeded(params, ask.n)
-        ids = sample_ids(ask.id, ask.n)
-        return [replace(request, id=id, params=own) for id, own in zip(ids, samples, strict=True)]
+            start = params.initial_length if "initial_length" in params.model_fields_set else STRING
+            form = Form(read_schema(ask.schema), self._spelling, start)
+            if "max_new_tokens" not in params.model_fields_set:
+                longest = min(form.longest, LONGEST)
+                params = params.model_copy(update={"max_new_tokens": longest})
+        template = form.template if form else None
+        if ask.template is not None:
+            template = Template.read(ask.template, self.encoder, self.special)
+        canvas = self._canvas(ask, template, params)
+        self._check(canvas, params)
+        least = self._least_room(params)
+        params = _fitted(params, canvas, self.checkpoint.context_length, least)
+        special = replace(self.special, stops=params.stop_token_ids)
+        if template is None:  # the context may leave less room than was asked for
+            before, behind = canvas.prompt.tolist(), canvas.suffix.tolist()
+            canvas = Canvas.of(special, before, params.first_length, behind)
+        if blocks is not None:
+            canvas = in_blocks(canvas, params, blocks)
+            self._remark_on(canvas, blocks.length)
+        canvas = replace(canvas, special=special)
+        return [
+            Request(
+                id,
+                canvas,
+                own,
+                texts=template.texts if template else (),
+                write=form.write if form else None,
+                processors=(*ask.processors, *(form.processors if form else ())),
+            )
+            for id, own in samples(ask.id, params, ask.n)
+        ]
 
-    def detokenize(self, ids: list[int]) -> str:
-        """The text of token ids, without special tokens; nothing where there is no tokenizer."""
-        if self.tokenizer is None:
-            return ""
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+    def decide(self, ask: Ask) -> DecodeParams:
+        """The checked parameters of an ask on this model."""
+        blocks = self.checkpoint.blocks
+        if blocks is not None:
+            refuse_text_behind(ask)
+        params = decide(ask, self.special, self.defaults)
+        if blocks is not None:
+            params = blockwise(params, blocks)
+        find_policy(params.policy).refuse(self.special)
+        return params
 
-    def _lay_out(self, ask: Ask, params: DecodeParams, form: Form | None) -> Layout:
-        """The token ids of an ask: what stands before, in and behind its canvas."""
-        template = ask.template if form is None else form.template
-        if template is not None:
-            layout = self._gaps(template, params)
-            sized = layout.sized if form is None else frozenset(form.sized)
-            return replace(layout, before=self._before(ask, layout), sized=sized)
-        if not ask.suffix:
-            raw = ask.raw or ask.suffix is not None  # an empty one: a text is still no message
-            return Layout(self._encoded(ask.prompt, raw, ask.answer_prefix))
-        behind = encode_suffix(ask.suffix, self.tokenizer, self.special, self.vocabulary)
-        kind, content = kind_of(ask.prompt)
-        if kind == "prompt" and isinstance(content, str):  # a text to go on with, no message
-            before = encode_prefix(content + ask.answer_prefix, self.tokenizer)
-        else:
-            before = self._encoded(ask.prompt, ask.raw, ask.answer_prefix)
-        return Layout(before, suffix=behind)
+    def _least_room(self, params: DecodeParams) -> int:
+        """Behind a prompt. A canvas that grows block by block begins with what there is."""
+        if self.checkpoint.blocks is not None and grows(params):
+            return max(1, params.min_new_tokens)
+        return params.least_room
 
-    def _gaps(self, template: Given, params: DecodeParams) -> Layout:
-        """A template taken apart. Gaps that say no length start with `initial_length` MASKs, and
-        with more where all gaps together have to hold `min_new_tokens`."""
-        rest = (self.tokenizer, self.special, self.vocabulary)
-        length, context = params.initial_length, self.checkpoint.context_length
-        layout = lay_out(template, *rest, length, context)
-        missing = params.min_new_tokens - layout.masks
-        if missing > 0:
-            open_ = max(layout.gaps) + 1 - len(layout.sized)
-            if not open_ or not isinstance(template, str):
-                raise UserError(
-                    f"min_new_tokens is {params.min_new_tokens}, but the gaps have {layout.masks} "
-                    "MASKs",
-                    "min_new_tokens",
-                )
-            layout = lay_out(template, *rest, length + ceil(missing / open_), context)
-        return layout
-
-    def _form(self, schema: Mapping[str, Any], params: DecodeParams) -> Form:
-        """An answer in JSON is a template whose keys are given and whose values are gaps."""
-        start = params.initial_length if "initial_length" in params.model_fields_set else STRING
-        return Form(read_schema(schema), self._spelling, start)
+    def _remark_on(self, canvas: Canvas, trained: int) -> None:
+        """Say once that a model is decoded with other blocks than it was trained with."""
+        assert canvas.blocks is not None
+        length = canvas.blocks.length
+        if length != trained and length not in self._remarked:
+            self._remarked.add(length)
+            what = "block_length %d is outside of the model's training, which had blocks of %d"
+            logger.warning(what, length, trained)
 
     @cached_property
     def _spelling(self) -> Spelling:
-        return Spelling(self.tokenizer, self.special, self.vocabulary)
+        return Spelling(self.encoder, self.special)
 
-    def _before(self, ask: Ask, layout: Layout) -> list[int]:
-        """What stands before the first gap of a template: the prompt, then its own beginning."""
+    def _canvas(self, ask: Ask, template: Template | None, params: DecodeParams) -> Canvas:
+        """What is given, with the MASKs of a template; without one there is none yet."""
+        if template is None:
+            return Canvas.of(self.special, self._prompt(ask, params), 0, self._suffix(ask))
         if ask.prompt is not None:
-            return [*self._encoded(ask.prompt, ask.raw, ask.answer_prefix), *layout.before]
-        start = None if self.tokenizer is None else self.tokenizer.bos_token_id
-        if start is None or layout.before[:1] == [start]:
-            return layout.before
-        return [int(start), *layout.before]
+            before = self._prompt(ask, params)
+        else:
+            start = self.encoder.beginning
+            before = [] if template.pieces[0][:1] == start else start
+        return template.canvas(before, self.special, params, self.checkpoint.context_length)
 
-    def _encoded(self, prompt: Prompt | None, raw: bool, answer_prefix: str) -> list[int]:
-        return encode_prompt(prompt, self.tokenizer, self.vocabulary, raw, answer_prefix)
+    def _prompt(self, ask: Ask, params: DecodeParams) -> list[int]:
+        kind, content = kind_of(ask.prompt)
+        if ask.suffix and kind == "prompt" and isinstance(content, str):
+            # The text before a gap is the beginning of a document, and may be empty.
+            text = self.encoder.text("the prompt", content + ask.answer_prefix)
+            return [*self.encoder.beginning, *text]
+        raw = ask.raw or ask.suffix is not None  # with an empty suffix a text is still no message
+        ids = self.encoder.prompt(ask.prompt, raw, ask.answer_prefix)
+        most = self.checkpoint.context_length - self._least_room(params)
+        if ask.keep_end and 0 < most < len(ids):
+            logger.warning("a prompt of %d tokens is cut to its last %d", len(ids), most)
+            ids = ids[-most:]
+        return ids
 
-    def _check(self, layout: Layout, params: DecodeParams) -> None:
+    def _suffix(self, ask: Ask) -> list[int]:
+        """A text is the rest of a document and ends in EOS; token ids are taken as they are."""
+        if not ask.suffix:
+            return []
+        if isinstance(ask.suffix, str):
+            return [*self.encoder.text("the suffix", ask.suffix), self.special.eos]
+        ids = self.encoder.ids("the suffix", ask.suffix, "text or a ")
+        if self.special.mask in ids:
+            raise UserError(
+                f"the suffix holds the MASK id {self.special.mask}; several gaps make a template"
+            )
+        return ids
+
+    def _check(self, canvas: Canvas, params: DecodeParams) -> None:
         """Refuse what the model or the policy cannot take."""
-        highest = max((*layout.before, *layout.suffix), default=0)
-        if highest >= self.vocabulary:
+        if not len(canvas.prompt):
+            raise UserError("nothing stands before the first gap; this model needs something there")
+        highest = max(int(part.max(initial=0)) for part in (canvas.prompt, canvas.suffix))
+        if highest >= self.encoder.vocabulary:
             raise UserError(
                 f"the tokenizer makes id {highest} of this prompt, but the model's vocabulary has "
-                f"{self.vocabulary} ids"
+                f"{self.encoder.vocabulary} ids"
             )
-        if self.special.mask in layout.before:
+        if self.special.mask in canvas.prompt:
             raise UserError(
                 f"the prompt holds the MASK id {self.special.mask}, but a prompt is not decoded: "
                 "MASKs belong into a template"
             )
-        if not layout.before:
-            raise UserError("nothing stands before the first gap; this model needs something there")
-        if layout.suffix or -1 in layout.gaps or layout.sized:
+        if len(canvas.suffix) or canvas.given.any() or canvas.sized:
             refuse_unless_it_infills(params.policy, self.special)
-        family = self.checkpoint.family
-        if params.cache != NO_CACHE and not family.caches:
-            takes = f"{NO_CACHE}: models of the family {family.name} keep no keys and values"
-            raise UserError.of("cache", params.cache, takes)
-        if params.stop and self.tokenizer is None:
+        _check_cache(self.checkpoint, params)
+        vocabulary = self.encoder.vocabulary
+        if max(params.stop_token_ids, default=0) >= vocabulary:
+            takes = f"ids below {vocabulary}, the size of the model's vocabulary"
+            raise UserError.of("stop_token_ids", list(params.stop_token_ids), takes)
+        if params.stop and self.encoder.tokenizer is None:
             raise UserError("stop takes strings, but this model has no tokenizer", "stop")
 
 
 def decide(
     ask: Ask, special: SpecialTokens, usual: Mapping[str, Any] | None = None
 ) -> DecodeParams:
-    """The parameters of an ask, checked: its own ones over the defaults of its door over `usual`.
+    """The checked parameters of an ask. Its own ones beat its defaults, and those beat `usual`.
 
-    Who names no policy gets the default one. Where text is given behind the answer, that is the one
-    that finds the length of a gap: defaults that only another policy has do not concern it, and nor
-    does a default initial length, which was meant for answers.
+    An ask that names no policy gets the default one; where text is given behind the answer, the one
+    that finds the length of a gap. Defaults that only other policies have are left out then, and so
+    is a default initial length, which was meant for answers.
     """
     own: Mapping[str, Any] | DecodeParams = ask.params
     defaults = merged(usual, ask.defaults) if usual else dict(ask.defaults)
@@ -201,92 +203,70 @@ def decide(
     if ask.is_gap and own.get("policy") is None and defaults.get("policy") is None:
         own = {**own, "policy": gap_policy(special)}
         defaults.pop("initial_length", None)
-    said = {name: value for name, value in own.items() if value is not None}
-    fields = composed(parts_of(merged(defaults, said))).model_fields
-    # None means "not given", except where it is a value of the parameter.
-    own = {
-        name: value
-        for name, value in own.items()
-        if value is not None or (name in fields and is_optional(fields[name]))
-    }
     return DecodeParams.from_mapping(merged(defaults, own))
 
 
-def seeded(params: DecodeParams, n: Any) -> list[DecodeParams]:
-    """The parameters of n samples of one prompt, not checked again: the i-th has seed + i."""
+def samples(id: str, params: DecodeParams, n: Any) -> list[tuple[str, DecodeParams]]:
+    """The ids and parameters of n samples of one prompt, not checked again.
+
+    The i-th is called `id#i` and has the seed plus i; a single one keeps the prompt's own id.
+    """
     check_samples(n)
-    if params.seed + n - 1 > MOST_SEED:
-        params.replaced(seed=params.seed + n - 1)  # it raises
-    seeds = range(params.seed, params.seed + n)
-    return [params if n == 1 else params.model_copy(update={"seed": seed}) for seed in seeds]
+    if n == 1:
+        return [(id, params)]
+    last = params.seed + n - 1
+    if last > MOST_SEED:
+        params.replaced(seed=last)  # it raises
+    return [(f"{id}#{i}", params.model_copy(update={"seed": params.seed + i})) for i in range(n)]
 
 
-def sample_ids(id: str, n: int) -> list[str]:
-    """The ids of n samples of one prompt; a single one has the prompt's own."""
-    return [id] if n == 1 else [f"{id}#{sample}" for sample in range(n)]
-
-
-def _request(
-    ask: Ask, params: DecodeParams, layout: Layout, form: Form | None, special: SpecialTokens
-) -> Request:
-    cells, gaps = layout.canvas or params.first_length, layout.gaps or None
-    return Request(
-        ask.id,
-        Canvas.of(special, layout.before, cells, layout.suffix, gaps, layout.sized),
-        params,
-        texts=layout.texts,
-        write=form.write if form else None,
-        processors=(*ask.processors, *(form.processors if form else ())),
-    )
-
-
-def _with_room_for(form: Form, params: DecodeParams) -> DecodeParams:
-    """Who does not limit the length gets room for values of the usual length."""
-    if "max_new_tokens" not in params.model_fields_set:
-        return params.model_copy(update={"max_new_tokens": min(form.longest, LONGEST)})
-    if form.length > params.max_new_tokens:
-        raise UserError(
-            f"max_new_tokens is {params.max_new_tokens}, but the values of this schema start with "
-            f"{form.length} tokens",
-            "max_new_tokens",
-        )
-    return params
-
-
-def _with_end_of_prompt(layout: Layout, most: int) -> Layout:
-    """Of a prompt that is too long the end, unless nothing would be left."""
-    if not len(layout.before) > most > 0:
-        return layout
-    logger.warning("a prompt of %d tokens is cut to its last %d", len(layout.before), most)
-    return replace(layout, before=layout.before[-most:])
-
-
-def _fitted(params: DecodeParams, layout: Layout, context: int) -> DecodeParams:
+def _fitted(params: DecodeParams, canvas: Canvas, context: int, least: int) -> DecodeParams:
     """The same parameters with the lengths that the gaps and the context leave."""
     change: dict[str, int] = {}
-    least, most = params.least_room, params.max_new_tokens
-    if layout.gaps:
-        least = layout.masks
+    most, given = params.max_new_tokens, canvas.given_length
+    if canvas.gaps is not None:
+        least = canvas.own_length
         if least > most and "max_new_tokens" in params.model_fields_set:
-            mixed = 0 < len(layout.sized) <= max(layout.gaps)
+            mixed = 0 < len(canvas.sized) < canvas.gap_count
             each = f", {params.initial_length} of them where none are stated" if mixed else ""
             raise UserError(
                 f"max_new_tokens is {most}, but the gaps have {least} MASKs{each}", "max_new_tokens"
             )
         most = max(least, most)
         change = {"initial_length": least, "max_new_tokens": most}
-    room = context - layout.given
+    room = context - given
     if room < least:
-        what = "prompt has" if layout.given == len(layout.before) else "text that is given has"
+        what = "prompt has" if given == len(canvas.prompt) else "text that is given has"
         raise UserError(
-            f"the {what} {layout.given} tokens; with initial_length {least} that is more than the "
-            f"model's context of {context}"
+            f"the {what} {given} tokens; with the {least} that an answer begins with "
+            f"that is more than the model's context of {context}"
         )
     if most > room:
         change["max_new_tokens"] = room
     if change.get("initial_length", params.initial_length) < params.initial_length:
         return params.replaced(**change)  # a policy may have refused so short a start
     return params.model_copy(update=change) if change else params
+
+
+def able_caches(checkpoint: Checkpoint) -> list[str]:
+    """Those that are made for the model's attention."""
+    for_blocks, able = checkpoint.blocks is not None, [NO_CACHE]
+    if checkpoint.family.caches:
+        able += [name for name, kind in CACHES.all().items() if kind.for_blocks == for_blocks]
+    return able
+
+
+def _check_cache(checkpoint: Checkpoint, params: DecodeParams) -> None:
+    """Refuse a cache that is not made for the model's attention."""
+    able, family = able_caches(checkpoint), checkpoint.family
+    if params.cache in able:
+        return
+    if not family.caches:
+        takes = f"{NO_CACHE}: models of the family {family.name} keep no keys and values"
+        raise UserError.of("cache", params.cache, takes)
+    of_blocks = checkpoint.blocks is not None
+    kind = "a block diffusion model" if of_blocks else "a model whose positions all see all"
+    raise UserError.of("cache", params.cache, f"one of {', '.join(able)} with {kind}")
 
 
 def _check_parts(ask: Ask, params: DecodeParams) -> None:

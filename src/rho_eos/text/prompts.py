@@ -7,16 +7,11 @@ from typing import Any
 import numpy as np
 
 from rho_eos.base.errors import UserError
-from rho_eos.text.chat_template import render
-from rho_eos.text.user_text import (
-    added_among,
-    encode_as_text,
-    encode_with_added,
-    holds_added_token,
-    is_whole,
-    split_at_added,
-)
+from rho_eos.text.chat_template import render, start
+from rho_eos.text.user_text import TextEncoder, is_whole
 
+#: A text, or token ids.
+Given = str | Sequence[int]
 Message = Mapping[str, Any]
 #: A text, a conversation, token ids, or a mapping that holds one of them under its name.
 Prompt = str | Sequence[int] | Sequence[Message] | Mapping[str, Any]
@@ -28,85 +23,123 @@ _MARK = "\x1c\x1a{}\x1a\x1c"
 _FOUND = re.compile("(\x1c?)\x1a([0-9]+)\x1a(\x1c?)")
 
 
-def encode_prompt(
-    prompt: Prompt | None,
-    tokenizer: Any,
-    vocabulary: int,
-    raw: bool = False,
-    answer_prefix: str = "",
-) -> list[int]:
-    """Token ids for any kind of prompt. A text is a user's message unless `raw`."""
-    kind, content = kind_of(prompt)
-    if kind == "prompt_token_ids":
-        check_ids("prompt_token_ids", content, vocabulary)
-        return list(content)
-    if tokenizer is None:
-        raise UserError(f"this model has no tokenizer: give prompt_token_ids instead of {kind}")
-    if kind == "prompt":
-        if not isinstance(content, str) or not content.strip():
-            raise UserError("the prompt is empty")
-        check_whole("the prompt", content)
-        if raw or tokenizer.chat_template is None:
-            return encode_as_text(tokenizer, content + answer_prefix, add_special_tokens=True)
-        content = [{"role": "user", "content": content}]
-    return encode_chat(content, tokenizer, answer_prefix)
+class Encoder:
+    """Token ids of prompts and other text for one model.
 
-
-def encode_chat(messages: Sequence[Message], tokenizer: Any, answer_prefix: str = "") -> list[int]:
-    """A conversation in the tokenizer's chat template, ready for the assistant's turn.
-
-    Tokens that a user writes out literally stay text: only the template's own are parsed. Which
-    ones those are shows where the template is rendered with marks in place of the contents.
+    Args:
+        tokenizer: The model's; None if it has none, and then everything is given as token ids.
+        vocabulary: How many token ids the model knows.
     """
-    _check_messages(messages)
-    if tokenizer.chat_template is None:
-        text = "\n\n".join(message["content"] for message in messages)
-        return encode_as_text(tokenizer, text + answer_prefix, add_special_tokens=True)
-    _check_other_fields(messages, tokenizer)
-    alone = render(tokenizer, [_marked(message, n) for n, message in enumerate(messages)])
-    text = render(tokenizer, messages) + answer_prefix
-    if not is_whole(alone + text):  # messages are, by now
-        raise UserError("the model's chat template writes half a character (an unpaired surrogate)")
-    own = added_among(tokenizer, encode_with_added(tokenizer, alone))
-    ids = encode_with_added(tokenizer, text)
-    if added_among(tokenizer, ids) == own:
+
+    def __init__(self, tokenizer: Any, vocabulary: int) -> None:
+        self.tokenizer = tokenizer
+        self.vocabulary = vocabulary
+        if tokenizer is not None:
+            self.texts = TextEncoder(tokenizer)
+            start(tokenizer)
+
+    @property
+    def beginning(self) -> list[int]:
+        """What stands before a document."""
+        start = None if self.tokenizer is None else self.tokenizer.bos_token_id
+        return [] if start is None else [int(start)]
+
+    def prompt(
+        self, prompt: Prompt | None, raw: bool = False, answer_prefix: str = ""
+    ) -> list[int]:
+        """Token ids for any kind of prompt. A text is a user's message unless `raw`."""
+        kind, content = kind_of(prompt)
+        if kind == "prompt_token_ids":
+            return self.ids(kind, content)
+        self.check_tokenizer(f"prompt_token_ids instead of {kind}")
+        if kind == "prompt":
+            if not isinstance(content, str) or not content.strip():
+                raise UserError("the prompt is empty")
+            check_whole("the prompt", content)
+            if raw or self.tokenizer.chat_template is None:
+                return self.texts.encode(content + answer_prefix, add_special_tokens=True)
+            content = [{"role": "user", "content": content}]
+        return self._chat(content, answer_prefix)
+
+    def text(self, what: str, text: str) -> list[int]:
+        """The ids of a piece of text that is no prompt, and nothing around them."""
+        self.check_tokenizer(f"{what} as token ids")
+        check_whole(what, text)
+        return self.texts.encode(text)
+
+    def ids(self, what: str, ids: Any, also: str = "") -> list[int]:
+        """Token ids as they were given, if that is what they are."""
+        listed = isinstance(ids, Sequence) and not isinstance(ids, str | bytes)
+        if not listed or not ids or not all(type(token) is int for token in ids):
+            raise UserError(f"{what} takes a {also}non-empty list of integers")
+        for token in ids:
+            if not 0 <= token < self.vocabulary:
+                raise UserError(f"{what} holds {token}; the vocabulary has {self.vocabulary} ids")
+        return list(ids)
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of token ids, without special tokens; nothing where there is no tokenizer."""
+        if self.tokenizer is None:
+            return ""
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+
+    def check_tokenizer(self, instead: str) -> None:
+        if self.tokenizer is None:
+            raise UserError(f"this model has no tokenizer: give {instead}")
+
+    def _chat(self, messages: Sequence[Message], answer_prefix: str) -> list[int]:
+        """A conversation in the tokenizer's chat template, ready for the assistant's turn.
+
+        Tokens that a user writes out literally stay text: only the template's own are parsed. Which
+        ones those are shows where the template is rendered with marks in place of the contents.
+        """
+        _check_messages(messages)
+        if self.tokenizer.chat_template is None:
+            text = "\n\n".join(message["content"] for message in messages)
+            return self.texts.encode(text + answer_prefix, add_special_tokens=True)
+        self._check_other_fields(messages)
+        marked = [_marked(message, number) for number, message in enumerate(messages)]
+        alone = render(self.tokenizer, marked)
+        text = render(self.tokenizer, messages) + answer_prefix
+        if not is_whole(alone + text):  # the messages themselves are whole
+            raise UserError("the model's chat template writes half a character")
+        ids = self.texts.parse(text)
+        if self.texts.added_among(ids) == self.texts.added_among(self.texts.parse(alone)):
+            return ids
+        contents = [message["content"] for message in messages] + [answer_prefix]
+        return self._encode_marked(alone + _MARK.format(len(messages)), contents)
+
+    def _encode_marked(self, template: str, contents: Sequence[str]) -> list[int]:
+        """The template's own tokens, and the text between them with the contents back in place."""
+
+        def content(mark: re.Match[str]) -> str:
+            text = contents[int(mark[2])]
+            text = text if mark[1] else text.lstrip()
+            return text if mark[3] else text.rstrip()
+
+        ids: list[int] = []
+        for piece in self.texts.split_at_added(template):
+            if isinstance(piece, int):
+                ids.append(piece)
+            elif "\x1a" in _FOUND.sub("", piece):
+                raise UserError(
+                    "a message holds a special token of the model, and the model's chat template "
+                    "changes messages, so that it cannot be kept as text"
+                )
+            elif piece:
+                ids += self.texts.encode(_FOUND.sub(content, piece))
         return ids
-    contents = [message["content"] for message in messages] + [answer_prefix]
-    return _encode_marked(tokenizer, alone + _MARK.format(len(messages)), contents)
 
-
-def _marked(message: Message, number: int) -> Message:
-    # Templates may ask whether there is a content at all, so an empty one stays as it is.
-    blank = not message["content"].strip()
-    return message if blank else {**message, "content": _MARK.format(number)}
-
-
-def _encode_marked(tokenizer: Any, template: str, contents: Sequence[str]) -> list[int]:
-    """The template's own tokens, and the text between them with the contents back in place."""
-
-    def content(mark: re.Match[str]) -> str:
-        text = contents[int(mark[2])]
-        text = text if mark[1] else text.lstrip()
-        return text if mark[3] else text.rstrip()
-
-    ids: list[int] = []
-    for piece in split_at_added(tokenizer, template):
-        if isinstance(piece, int):
-            ids.append(piece)
-        elif "\x1a" in _FOUND.sub("", piece):
-            raise UserError(
-                "a message holds a special token of the model, and the model's chat template "
-                "changes messages, so that it cannot be kept as text"
-            )
-        elif piece:
-            ids += encode_as_text(tokenizer, _FOUND.sub(content, piece))
-    return ids
+    def _check_other_fields(self, messages: Sequence[Message]) -> None:
+        """A role or a name is part of the template's own text, so it may not hold its tokens."""
+        for message in messages:
+            for field, value in message.items():
+                if field != "content" and self.texts.holds_added(str(value)):
+                    raise UserError(f"the {field} of a message holds a special token: {value!r}")
 
 
 def kind_of(prompt: Prompt | None) -> tuple[str, Any]:
     """Under which of the three names a prompt belongs, and what it holds."""
-    if prompt is None:
-        raise UserError("the prompt is empty")
     if isinstance(prompt, Mapping):
         kinds = [kind for kind in _KINDS if kind in prompt]
         if len(kinds) != 1:
@@ -114,9 +147,9 @@ def kind_of(prompt: Prompt | None) -> tuple[str, Any]:
         return kinds[0], prompt[kinds[0]]
     if isinstance(prompt, str):
         return "prompt", prompt
-    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
+    if prompt is not None and (not isinstance(prompt, Sequence) or isinstance(prompt, bytes)):
         raise UserError(f"a prompt is a text, messages or token ids, not {type(prompt).__name__}")
-    if len(prompt) == 0:
+    if not prompt:
         raise UserError("the prompt is empty")
     return ("messages" if isinstance(prompt[0], Mapping) else "prompt_token_ids"), prompt
 
@@ -143,14 +176,15 @@ def as_messages(prompt: str | Sequence[Message] | None) -> Prompt | None:
     return {"messages": [{"role": "user", "content": prompt}] if single else prompt}
 
 
-def check_ids(name: str, ids: Any, vocabulary: int, also: str = "") -> None:
-    listed = isinstance(ids, Sequence) and not isinstance(ids, str | bytes)
-    whole = listed and all(type(token) is int for token in ids)
-    if not whole or not ids:
-        raise UserError(f"{name} takes a {also}non-empty list of integers")
-    for token in ids:
-        if not 0 <= token < vocabulary:
-            raise UserError(f"{name} holds {token}; the vocabulary has {vocabulary} ids")
+def check_whole(what: str, text: str) -> None:
+    if not is_whole(text):
+        raise UserError(f"{what} holds half a character (an unpaired surrogate)")
+
+
+def _marked(message: Message, number: int) -> Message:
+    # Templates may ask whether there is a content at all, so an empty one stays as it is.
+    blank = not message["content"].strip()
+    return message if blank else {**message, "content": _MARK.format(number)}
 
 
 def _check_messages(messages: Any) -> None:
@@ -164,16 +198,3 @@ def _check_messages(messages: Any) -> None:
             check_whole(f"the {key} of a message", message[key])
     if not any(message["content"].strip() for message in messages):
         raise UserError("the messages are empty")
-
-
-def check_whole(what: str, text: str) -> None:
-    if not is_whole(text):
-        raise UserError(f"{what} holds half a character (an unpaired surrogate)")
-
-
-def _check_other_fields(messages: Sequence[Message], tokenizer: Any) -> None:
-    """A role or a name is part of the template's own text, so it may not hold its tokens."""
-    for message in messages:
-        for field, value in message.items():
-            if field != "content" and holds_added_token(tokenizer, str(value)):
-                raise UserError(f"the {field} of a message holds a special token: {value!r}")

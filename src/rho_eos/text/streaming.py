@@ -10,7 +10,7 @@ class TextDelta:
     """
 
     def __init__(self, stop: Sequence[str] = ()) -> None:
-        self.beginnings = [Beginning(each) for each in stop]
+        self.stop = stop
         self.sent = 0
 
     def push(self, text: str, final: bool = False) -> str:
@@ -22,39 +22,14 @@ class TextDelta:
 
     def _safe_end(self, text: str) -> int:
         whole = text.rstrip("\ufffd")
-        return len(whole) - max((each.at_end_of(whole) for each in self.beginnings), default=0)
+        return min((_before_beginning(whole, stop) for stop in self.stop), default=len(whole))
 
 
-class Beginning:
-    """How much of the beginning of a string stands at the end of a text that grows.
+def _before_beginning(text: str, stop: str) -> int:
+    """Where the beginning of a stop string starts that `text` ends with; else its length.
 
-    Each character is looked at once (Knuth, Morris and Pratt), whatever the string is made of.
+    Stop strings are few and short (`FewTexts`), so trying every start takes no time.
     """
-
-    def __init__(self, whole: str) -> None:
-        self.whole = whole
-        self.shorter: list[int] = []  # for each beginning, the longest shorter one it ends with
-        self.seen = ""
-        self.matched = 0
-
-    def at_end_of(self, text: str) -> int:
-        """The length of the longest beginning, short of all of it, that `text` ends with."""
-        if not self.shorter:
-            self._prepare()
-        if not text.startswith(self.seen):
-            self.seen, self.matched = "", 0
-        for character in text[len(self.seen) :]:
-            self.matched = self._next(self.matched, character)
-        self.seen = text
-        return self.matched
-
-    def _prepare(self) -> None:
-        self.shorter = [0]
-        for size in range(1, len(self.whole)):
-            self.shorter.append(self._next(self.shorter[-1], self.whole[size]))
-
-    def _next(self, matched: int, character: str) -> int:
-        while matched and self.whole[matched] != character:
-            matched = self.shorter[matched - 1]
-        matched += self.whole[matched] == character
-        return matched if matched < len(self.whole) else self.shorter[matched - 1]
+    first = max(0, len(text) - len(stop) + 1)
+    starts = (at for at in range(first, len(text)) if stop.startswith(text[at:]))
+    return next(starts, len(text))

@@ -16,31 +16,6 @@ from tokenizers import Encoding, Tokenizer
 from rho_eos.base.errors import UserError
 
 
-def encode_as_text(tokenizer: Any, text: str, add_special_tokens: bool = False) -> list[int]:
-    """The ids of a user's text, with what the tokenizer puts around a text if asked for."""
-    added = tokenizer.added_tokens_decoder
-    plain = _without_added_tokens(tokenizer.backend_tokenizer)
-    encoding = _encode(plain, text)
-    if not added.keys().isdisjoint(encoding.ids):
-        # The model has some of them in its own vocabulary and may find one that is whole.
-        parts = _broken_up(text, (token.content for token in added.values()))
-        encoding = Encoding.merge([_encode(plain, part) for part in parts])
-    for token in encoding.ids:
-        if token in added:
-            raise UserError(
-                f"the text holds {added[token].content!r}, which this model's tokenizer has no "
-                "other way to write than as a token with a meaning of its own"
-            )
-    if add_special_tokens:
-        encoding = plain.post_process(encoding)
-    return list(encoding.ids)
-
-
-def encode_with_added(tokenizer: Any, text: str) -> list[int]:
-    """The ids of a text in which added tokens are what they mean."""
-    return list(_encode(tokenizer.backend_tokenizer, text).ids)
-
-
 def is_whole(text: str) -> bool:
     """JSON can spell half a character (an unpaired surrogate), which nobody can write down."""
     try:
@@ -50,52 +25,72 @@ def is_whole(text: str) -> bool:
     return True
 
 
-def holds_added_token(tokenizer: Any, text: str) -> bool:
-    return any(token.content in text for token in tokenizer.added_tokens_decoder.values())
+class TextEncoder:
+    """Token ids of texts. It is set up once and never changed, so threads can share it.
 
+    Args:
+        tokenizer: A checkpoint's, from transformers.
+    """
 
-def added_among(tokenizer: Any, ids: Iterable[int]) -> list[int]:
-    """Those of the ids that are added tokens, in order."""
-    added = tokenizer.added_tokens_decoder
-    return [token for token in ids if token in added]
+    def __init__(self, tokenizer: Any) -> None:
+        self.added: dict[int, Any] = tokenizer.added_tokens_decoder
+        self._full: Tokenizer = tokenizer.backend_tokenizer
+        self._full.no_truncation()
+        self._full.no_padding()
+        self._full.encode_special_tokens = False
+        #: The same parts, shared and not copied, without the added tokens.
+        self._plain = Tokenizer(self._full.model)
+        for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+            if getattr(self._full, part) is not None:
+                setattr(self._plain, part, getattr(self._full, part))
 
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        """The ids of a user's text, with what the tokenizer puts around a text if asked for."""
+        encoding = _encode(self._plain, text)
+        if not self.added.keys().isdisjoint(encoding.ids):
+            # The model has some of them in its own vocabulary and may find one that is whole.
+            parts = self._broken_up(text)
+            encoding = Encoding.merge([_encode(self._plain, part) for part in parts])
+        for token in self.added_among(encoding.ids):
+            raise UserError(
+                f"the text holds {self.added[token].content!r}, which this model's tokenizer has "
+                "no other way to write than as a token with a meaning of its own"
+            )
+        return list((self._plain.post_process(encoding) if add_special_tokens else encoding).ids)
 
-def split_at_added(tokenizer: Any, text: str) -> list[str | int]:
-    """The text as the tokenizer cuts it: added tokens as ids, and what stands between them."""
-    tokens = {token.content: (id, token) for id, token in tokenizer.added_tokens_decoder.items()}
-    if not tokens:
-        return [text]
-    longest_first = sorted(tokens, key=len, reverse=True)
-    any_of_them = "|".join(
-        (r"\s*" if tokens[content][1].lstrip else "")
-        + f"(?:{re.escape(content)})"
-        + (r"\s*" if tokens[content][1].rstrip else "")
-        for content in longest_first
-    )
-    pieces = re.split(f"({any_of_them})", text)
-    return [
-        tokens[piece if piece in tokens else piece.strip()][0] if index % 2 else piece
-        for index, piece in enumerate(pieces)
-    ]
+    def parse(self, text: str) -> list[int]:
+        """The ids of a text in which added tokens are what they mean."""
+        return list(_encode(self._full, text).ids)
+
+    def added_among(self, ids: Iterable[int]) -> list[int]:
+        """Those of the ids that are added tokens, in order."""
+        return [token for token in ids if token in self.added]
+
+    def holds_added(self, text: str) -> bool:
+        return any(token.content in text for token in self.added.values())
+
+    def split_at_added(self, text: str) -> list[str | int]:
+        """The text as the tokenizer cuts it: added tokens as ids, and what stands between them."""
+        [encoding] = self._full.encode_batch([text], add_special_tokens=False)  # with offsets
+        pieces: list[str | int] = []
+        begin = 0
+        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            if token in self.added:
+                before, behind = text[begin:start], text[end:]
+                pieces += [before.rstrip() if self.added[token].lstrip else before, token]
+                kept = behind.lstrip() if self.added[token].rstrip else behind
+                begin = len(text) - len(kept)
+        return [*pieces, text[begin:]]
+
+    def _broken_up(self, text: str) -> list[str]:
+        """Parts of the text, none of which holds an added token whole."""
+        contents = (token.content for token in self.added.values())
+        start = "|".join(re.escape(content) for content in contents if len(content) > 1)
+        cuts = [found.start() + 1 for found in re.finditer(f"(?={start})", text)] if start else []
+        return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
 def _encode(tokenizer: Tokenizer, text: str) -> Encoding:
     """A batch of one: unlike a single text it leaves Python's lock to other threads meanwhile."""
     (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
     return encoding
-
-
-def _without_added_tokens(full: Tokenizer) -> Tokenizer:
-    """The same parts, shared and not copied: this takes microseconds, whatever the vocabulary."""
-    plain = Tokenizer(full.model)
-    for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
-        if getattr(full, part) is not None:
-            setattr(plain, part, getattr(full, part))
-    return plain
-
-
-def _broken_up(text: str, contents: Iterable[str]) -> list[str]:
-    """Parts of the text, none of which holds one of the contents whole."""
-    start = "|".join(re.escape(content) for content in contents if len(content) > 1)
-    cuts = [found.start() + 1 for found in re.finditer(f"(?={start})", text)] if start else []
-    return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]

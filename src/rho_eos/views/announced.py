@@ -18,6 +18,8 @@ def load(engine_options: dict[str, Any], checkpoint: "Checkpoint | None" = None)
 
     llm = LLM(**engine_options, checkpoint=checkpoint)
     say(f"{llm.config.model}: {llm.placement.sentence}")
+    if llm.checkpoint.blocks_note:
+        say(llm.checkpoint.blocks_note)
     return llm
 
 

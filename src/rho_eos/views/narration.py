@@ -32,8 +32,9 @@ TITLES = {
         "entropy-bound": "Entropy bound",
         "klass": "KLASS",
         "wino": "WINO",
+        "editing": "Editing",
     },
-    "cache": {"none": "None", "window": "Window"},
+    "cache": {"none": "None", "window": "Window", "blocks": "Blocks"},
 }
 
 
@@ -43,7 +44,7 @@ def title_of(name: str, axis: str = "policy") -> str:
 
 
 def signal_name(params: Any) -> str:
-    """What the length decision is based on, in a word."""
+    """What people call the number that the length is decided by."""
     if params.policy == "cal":
         confident = params.evidence == "confidence"
         return "confidence" if confident else "fit of the text behind"
@@ -63,7 +64,7 @@ def explain(params: DecodeParams, record: StepRecord) -> str:
 
 def _by_region(params: Any, record: StepRecord) -> str:
     if record.signal is None:
-        return _change(record)
+        return _change(record).capitalize()
     name = signal_name(params)
     now = f"{name} = {figure(record.signal, *(params.region or ()))}"
     if params.region is None:
@@ -88,11 +89,19 @@ def _fixed(params: Any, record: StepRecord) -> str:  # noqa: ARG001
     return "The length is fixed, whatever ρ says."
 
 
-def _blocks(params: Any, record: StepRecord) -> str:  # noqa: ARG001
+def _blocks(params: Any, record: StepRecord) -> str:
     if record.change:
         return f"The block is full and holds no end of text: the next {record.change} MASKs."
+    if record.masks and not record.committed:
+        return "What is finished is computed without MASKs behind it, so that it can be kept."
     if record.masks > len(record.committed):
         return "The block is not full yet."
+    if not record.masks and record.committed:
+        return "The block is full; what the model no longer believes in it is written anew."
+    if record.length < params.max_new_tokens:
+        return "The block is full: the text has ended."
+    if record.length > params.max_new_tokens:
+        return f"The block is full. Nothing behind position {params.max_new_tokens} is returned."
     return "The block is full: the text has ended, or the canvas is as long as it may be."
 
 

@@ -12,9 +12,10 @@ from rho_eos.engine.request import StepEvent
 from rho_eos.text.ask import Request
 from rho_eos.views.narration import explain, title_of
 
-GAUGE = 40  # at least; a wider terminal has a wider one
+GAUGE = 40  # columns of the gauge at least; on a wider terminal it has more
 FRAME = 4  # columns of a panel beside what is in it
 _MASK, _EOS = "░", "·"
+KEPT = "dim"  # finished blocks of a block diffusion model
 
 
 def plain_line(record: StepRecord) -> str:
@@ -25,20 +26,16 @@ def plain_line(record: StepRecord) -> str:
         f"step {record.step + 1:3d}  L {record.length:4d}  MASKs {record.masks:4d}  "
         f"ρ {rho}  {change:<13} {len(record.committed):3d} committed  "
         f"{record.computed:5d} of {record.exact:5d} positions"
+        + (f"  {_open_block(record)}" if record.block else "")
         + (f"\n          {record.note}" if record.note else "")
     )
 
 
-def closing_line(output: Output) -> str:
-    usage = output.usage
-    positions = f"{usage.positions_evaluated:,} positions evaluated"
-    if usage.positions_evaluated < usage.positions_exact:
-        positions += f", {usage.positions_exact:,} without the cache ({usage.refreshes} refreshes)"
-    return (
-        f"{output.finish_reason} · {usage.e_token} of {usage.n_token} positions used "
-        f"({usage.e_ratio:.0%}) · {usage.nfe} forwards · {positions} "
-        f"· {usage.expansions} expansions, {usage.contractions} contractions"
-    )
+def _open_block(record: StepRecord) -> str:
+    """The block that is being written, in positions counted from 1."""
+    assert record.block is not None
+    first, end = record.block
+    return f"block {first + 1}–{end}, {first} kept"
 
 
 class Screen:
@@ -59,10 +56,27 @@ class Screen:
         self.exact += event.record.exact
         self.output = event.output
 
+    def closing_line(self) -> str:
+        """What it has cost."""
+        assert self.output is not None and self.record is not None
+        usage = self.output.usage
+        positions = f"{usage.positions_evaluated:,} positions evaluated"
+        if usage.positions_evaluated < usage.positions_exact:
+            positions += f", {usage.positions_exact:,} without the cache"
+            if self.record.block is None:
+                positions += f" ({usage.refreshes} refreshes)"
+        return (
+            f"{self.output.finish_reason} · {usage.e_token} of {usage.n_token} positions used "
+            f"({usage.e_ratio:.0%}) · {usage.nfe} forwards · {positions} "
+            f"· {usage.expansions} expansions, {usage.contractions} contractions"
+        )
+
     def render(self, width: int, height: int) -> Panel:
         """All of the terminal's width, and no more than its height."""
         assert self.record is not None
         title = f"{title_of(self.params.policy)} · step {self.record.step + 1}"
+        if self.record.block is not None:
+            title += f" · {_open_block(self.record)}"
         inside = max(1, width - FRAME)
         body = Group(
             self._header(),
@@ -75,11 +89,9 @@ class Screen:
 
     def _header(self) -> Text:
         assert self.record is not None
-        arrow = {"expand": "▲", "insert": "▲", "close": "▲", "contract": "▼"}
-        mark = arrow.get(self.record.action, " ")
-        change = (
-            f"{mark} {self.record.action} {self.record.change:+d}" if self.record.change else ""
-        )
+        mark = "▲" if self.record.change > 0 else "▼"
+        moved = f"{mark} {self.record.action} {self.record.change:+d}"
+        change = moved if self.record.change else ""
         masks = sum(cell.token is None for cell in self.replay.cells)
         return Text(
             f"L {len(self.replay.cells):4d}   MASKs {masks:4d}   "
@@ -113,15 +125,20 @@ class Screen:
     def _canvas(self, width: int, lines: int) -> Text:
         """The tokens in reading order; only as many as the terminal has room for."""
         text = Text(no_wrap=False)
-        for cell in self.replay.cells:
-            text.append(*self._styled(cell))
+        for index, cell in enumerate(self.replay.cells):
+            text.append(*self._styled(cell, self._is_kept(index)))
         wrapped = list(text.wrap(Console(width=80), width))
         if len(wrapped) > lines:
             more = Text(f"… {len(wrapped) - lines + 1} more lines", style="dim")
             wrapped = [*wrapped[: lines - 1], more]
         return Text("\n").join(wrapped)
 
-    def _styled(self, cell: Cell) -> tuple[str, str]:
+    def _is_kept(self, index: int) -> bool:
+        """Whether it is in a finished block, which no later forward computes or changes."""
+        assert self.record is not None
+        return self.record.block is not None and index < self.record.block[0]
+
+    def _styled(self, cell: Cell, kept: bool) -> tuple[str, str]:
         if cell.token is None:
             return _MASK, "dim"
         if cell.token in self.llm.special.ends:
@@ -130,7 +147,7 @@ class Screen:
         text = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in text)
         if self.record is not None and cell.step == self.record.step:
             return text, "reverse"
-        return text, confidence_style(cell.confidence)
+        return text, KEPT if kept else confidence_style(cell.confidence)
 
 
 def confidence_style(confidence: float) -> str:

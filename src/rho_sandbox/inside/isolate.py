@@ -44,7 +44,7 @@ libc.syscall.restype = ctypes.c_long
 
 
 def call(name: str, *arguments: object) -> int:
-    """`libc.name(*arguments)`, or the `OSError` it stands for."""
+    """Call `libc.name(*arguments)`; if it fails, raise the `OSError` that its errno stands for."""
     return checked(name, getattr(libc, name)(*arguments))
 
 
@@ -149,7 +149,7 @@ def make_read_only(path: str) -> None:
 def leave_keyrings() -> None:
     """A session keyring of its own: no namespace separates the one that is inherited.
 
-    Not everywhere to be had: a kernel has no keys, a container refuses, a user has too many. The
+    This fails where a kernel has no keys, a container refuses, or a user has too many keys. The
     filter refuses all calls on keys in any case.
     """
     number = SYS_KEYCTL.get(os.uname().machine)

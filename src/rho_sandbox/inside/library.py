@@ -125,7 +125,7 @@ def named_tuple(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> 
 
 
 def array(dtype: str, shape: tuple[int, ...], items: Any) -> Any:
-    """Of plain items only: numpy would ask any other where in memory its data lie."""
+    """An array of plain items only: another item could tell numpy where in memory to read."""
     numpy = __import__("numpy")
     kind, waiting = numpy.dtype(dtype), [items]
     while waiting:
@@ -140,7 +140,7 @@ def array(dtype: str, shape: tuple[int, ...], items: Any) -> Any:
 
 
 def error(kind: Any, arguments: Any, members: Any, frames: Any) -> BaseException:
-    """An error of a class that is ours; `frames` is where the other side got it."""
+    """An error of a class that this process has; `frames` says where it arose on the other side."""
     if not (isinstance(kind, type) and issubclass(kind, BaseException)):
         raise TypeError("an error of no class of errors")
     try:
@@ -161,7 +161,7 @@ def is_own_failure(error: BaseException | None) -> bool:
 
 
 def error_class(name: str, module: str, base: str) -> type[BaseException]:
-    """A class for errors that the other side has a class for: the same one if we have it too."""
+    """The class of an error of the other side: the same one if this process has it, too."""
     package = module.partition(".")[0]
     standard = package in sys.stdlib_module_names and package not in FRAMEWORKS
     ours = getattr(sys.modules.get(module), name, None) if standard else None

@@ -64,10 +64,10 @@ class Wire:
 
 
 class Peer:
-    """`permit` says what the other side may do with our objects; `broken` is why it is over.
+    """Asks and answers. `permit` says what the other side may do with our objects.
 
-    `failed` is an assertion of ours that failed while the other side used one of our objects: it
-    heard of it, and may have kept it to itself.
+    `broken` says why the talk ended, if it did. `failed` is an assertion of ours that failed while
+    the other side used one of our objects. The other side heard of it, and may have hidden it.
     """
 
     def __init__(

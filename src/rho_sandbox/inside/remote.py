@@ -1,4 +1,4 @@
-"""An object of the other process: asks it whatever it is asked.
+"""An object of the other process, as this one sees it: it passes on what it is asked.
 
 It never decides about a plain value. Its comparisons and its arithmetic with one are not passed
 on, because the answer would be whatever the untrusted code likes: it is not equal to any plain

@@ -1,4 +1,4 @@
-"""System calls that confined code has no business with, refused by a seccomp filter.
+"""The system calls that confined code does not need, refused by a seccomp filter.
 
 A deny list, because what a Python program may need is open, and what is dangerous or beyond the
 limits is known: kernel facilities with a history of holes, whatever leaves or looks out of the

@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def receive(control: int) -> Any:
-    """The next message, and not a byte more: what follows is not for those we start before."""
+    """One message, and no byte of the following one, which the code must not see."""
 
     def read(count: int) -> bytes:
         data = b""
@@ -173,7 +173,7 @@ class Supervisor:
         set_limits(self.job["limits"], strict=self.job["backend"] != "unsafe")
 
     def wait_for(self, *pids: int, seconds: float | None = None) -> bool:
-        """Until one of these has ended or time is up; false if nobody wants to know any more."""
+        """Wait until one of these has ended or time is up; false if the grader has gone."""
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             self.reap()
@@ -189,7 +189,7 @@ class Supervisor:
                 os.read(self.wake_reader, 4096)
 
     def reap(self) -> None:
-        """Take note of all that have ended, also those that the code left to us."""
+        """Note which processes have ended, also those whose parents ended before them."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from tests.server.scripted_server import Scripted
+
 try:
     from playwright.sync_api import expect
 
@@ -10,6 +12,7 @@ try:
 except ModuleNotFoundError:  # the browser fixture says why
     expect = Playground = None
 
-Visit = Callable[..., Any]
+Visit = Callable[..., Any]  # opens the page of a server
+Start = Callable[..., Scripted]  # starts a server whose model is a script
 
-__all__ = ["Playground", "Visit", "expect"]
+__all__ = ["Playground", "Start", "Visit", "expect"]

@@ -3,15 +3,14 @@
 import io
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 
 from PIL import Image
 
 from rho_eos import DecodeParams
-from tests.scripted import arbitrary, decode, run_one
-from tests.server.playground import Playground, Visit
-from tests.server.scripted_server import MODEL, Scripted
+from tests.scripted import arbitrary, run_one
+from tests.server.playground import Playground, Start, Visit
+from tests.server.scripted_server import MODEL
 
 SCRIPT = arbitrary(3, [0.1, 0.9, 0.5], sure=0.1)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -24,10 +23,9 @@ def saved(page: "Playground", button: str) -> tuple[str, bytes]:
     return download.value.suggested_filename, Path(download.value.path()).read_bytes()
 
 
-def test_charts_are_saved_as_they_look(scripted: Callable[..., Scripted], visit: Visit) -> None:
-    page = visit(scripted(SCRIPT).url, color_scheme="dark").open(
-        a__initial_length=32, a__max_tokens=80
-    )
+def test_charts_are_saved_as_they_look(scripted: Start, visit: Visit) -> None:
+    page = visit(scripted(SCRIPT).url, color_scheme="dark")
+    page.open(a__initial_length=32, a__max_tokens=80)
     assert page.at(".files:visible").count() == 0  # nothing to save yet
     page.run()
     name, content = saved(page, "Save the chart of length as SVG")
@@ -35,11 +33,10 @@ def test_charts_are_saved_as_they_look(scripted: Callable[..., Scripted], visit:
     root = ET.fromstring(content)
     width, height = int(float(root.get("width", 0))), int(float(root.get("height", 0)))
     texts = [node.text for node in root.iter(f"{SVG}text")]
-    assert texts[0] == f"L per forward · ρ-EOS · 32 · {MODEL}"
+    assert MODEL in (texts[0] or "")
     drawn = [node.get("d") or "" for node in root.iter(f"{SVG}path")]
     assert max(path.count("L") + path.count("M") for path in drawn) == page.forwards
-    styled = [node for node in root.iter() if node.tag != f"{SVG}title" and node.get("fill")]
-    assert all("var(" not in str(node.attrib) and "class" not in node.attrib for node in styled)
+    assert b"var(" not in content and b"class=" not in content  # it needs no style sheet
     paper = next(root.iter(f"{SVG}rect")).get("fill") or ""
     card = tuple(int(part) for part in paper.removeprefix("rgb(").rstrip(")").split(","))
     assert max(card) < 60  # it was saved from the dark page
@@ -49,11 +46,10 @@ def test_charts_are_saved_as_they_look(scripted: Callable[..., Scripted], visit:
     picture = Image.open(io.BytesIO(content)).convert("RGB")
     assert picture.size == (2 * width, 2 * height)
     assert picture.getpixel((1, 1)) == card
-    colours = picture.getcolors(1 << 20)
-    assert colours is not None and len(colours) > 10  # lines, the band, letters
+    assert len(picture.getcolors(1 << 20) or ()) > 10  # lines, the band, letters
 
 
-def test_a_run_is_saved_with_all_its_steps(scripted: Callable[..., Scripted], visit: Visit) -> None:
+def test_a_run_is_saved_with_all_its_steps(scripted: Start, visit: Visit) -> None:
     params = DecodeParams(initial_length=32, max_new_tokens=80, trace=True)
     want = run_one(SCRIPT, params, "hello")
     page = visit(scripted(SCRIPT).url).open("hello", a__initial_length=32, a__max_tokens=80).run()
@@ -66,7 +62,3 @@ def test_a_run_is_saved_with_all_its_steps(scripted: Callable[..., Scripted], vi
     assert [(step["rho"], step["change"], step["exact"]) for step in run["steps"]] == [
         (record.rho, record.change, record.exact) for record in want.trace
     ]
-    written = [text for step in run["steps"] for _, text, _, end in step["committed"] if not end]
-    assert len(written) == sum(
-        bool(decode([token])) for record in want.trace for _, token, _ in record.committed
-    )

@@ -1,15 +1,12 @@
 """The form is the server's: every policy, rule and cache it has, each with its parameters."""
 
-from collections.abc import Callable
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.scripted import says
 from tests.server.conftest import Process
-from tests.server.playground import Playground, Visit, expect
-from tests.server.scripted_server import Scripted
+from tests.server.playground import Playground, Start, Visit, expect
 
 LENGTHS = {"initial_length", "max_tokens"}  # whose defaults are cut to the model's context
 
@@ -55,7 +52,13 @@ def test_every_policy_rule_and_cache_of_the_schema_has_its_form(
     chosen = {"policy": "rho-eos", "commit": "threshold", "cache": "none"}
     for axis, names in axes.items():
         assert names
+        offered = form.locator(f"select[name={axis}] option")
+        shown = {option.get_attribute("value") for option in offered.all()}
+        # A cache of block diffusion models is refused on this one.
+        assert shown - {"none"} == set(names) - {"blocks" if axis == "cache" else ""}
         for name, about in names.items():
+            if name not in shown:
+                continue
             form.locator(f"select[name={axis}]").select_option(name)
             expect(form.get_by_text(about["summary"])).to_be_visible()
             expect(form.get_by_label("Commit rule")).to_be_visible(
@@ -70,45 +73,29 @@ def test_every_policy_rule_and_cache_of_the_schema_has_its_form(
     expect(page.side("a").locator("h2")).to_have_text("Scout · WINO · Window cache")
 
 
-def test_rule_and_cache_are_sent_and_keep_what_they_share(
-    scripted: Callable[..., Scripted], visit: Visit
-) -> None:
-    page = visit(scripted(says("done")).url).open(
+def test_rule_and_cache_are_sent_and_keep_what_they_share(scripted: Start, visit: Visit) -> None:
+    """Only what was chosen is sent."""
+    url = scripted(says("done")).url
+    assert sent_by(visit(url).open()) == {"policy": "rho-eos"}
+    page = visit(url).open(
         a__commit="wino", a__draft="0.4", a__seed="3", a__cache="window", a__cache_steps="7"
     )
     form = page.side("a").locator("form")
     expect(form.get_by_label("Draft")).to_have_value("0.4")
-    assert sent_by(page) == {
-        "policy": "rho-eos",
-        "commit": "wino",
-        "cache": "window",
-        "draft": 0.4,
-        "seed": 3,
-        "cache_steps": 7,
-    }
+    own = {"commit": "wino", "cache": "window", "draft": 0.4, "seed": 3, "cache_steps": 7}
+    assert sent_by(page) == {"policy": "rho-eos", **own}
     form.get_by_label("Commit rule").select_option("quota")
     form.get_by_label("Steps per block").fill("4")
     form.get_by_label("Cache", exact=True).select_option("none")
-    wanted = {"policy": "rho-eos", "commit": "quota", "steps_per_block": 4, "seed": 3}
-    assert sent_by(page) == wanted
+    wanted: dict[str, Any] = {"commit": "quota", "steps_per_block": 4, "seed": 3}
+    assert sent_by(page) == {"policy": "rho-eos", **wanted}
+    form.get_by_text("More parameters").click()
+    form.get_by_label("Horizon", exact=True).fill("5")
+    form.get_by_label("Length policy").select_option("fixed")
+    # What the other policy has as well, it keeps.
+    assert sent_by(page) == {"policy": "fixed", **wanted}
     form.get_by_label("Length policy").select_option("released")  # it has a rule of its own
-    expect(form.get_by_label("Commit rule")).to_be_hidden()
     assert sent_by(page) == {"policy": "released", "seed": 3}
-    assert "a.policy=released&a.seed=3" in page.page.url
-
-
-def test_a_choice_brings_its_own_defaults(server: Process, visit: Visit) -> None:
-    page = visit(server.url).open(a__policy="daedal")
-    region = page.side("a").locator(".region-value")
-    expect(region).to_have_text("0.50 – 0.90")
-    page.side("a").get_by_text("More parameters").click()
-    page.side("a").get_by_label("Signal", exact=True).select_option("density")
-    expect(region).to_have_text("0.40 – 0.80")
-    page.run()  # and the server has it so, too: the band is drawn from what it says
-    expect(page.side("a").locator(".charts figcaption").first).to_have_text("ρ per forward")
-    page.side("a").get_by_label("Length policy").select_option("rho-eos")
-    page.side("a").get_by_role("button", name="sym", exact=True).click()
-    expect(region).to_have_text("0.20 – 0.80")
 
 
 def sent_by(page: Playground) -> dict[str, Any]:
@@ -120,28 +107,13 @@ def sent_by(page: Playground) -> dict[str, Any]:
     return {name: body[name] for name in body if name not in constant}
 
 
-def test_only_what_was_chosen_is_sent(scripted: Callable[..., Scripted], visit: Visit) -> None:
-    page = visit(scripted(says("done")).url).open()
-    assert sent_by(page) == {"policy": "rho-eos"}
-    form = page.side("a").locator("form")
-    form.get_by_text("More parameters").click()
-    form.get_by_label("Seed", exact=True).fill("7")
-    form.get_by_label("Horizon", exact=True).fill("5")
-    form.get_by_label("Block length", exact=True).fill("")
-    form.get_by_label("Length policy").select_option("fixed")
-    # What the other policy has as well, it keeps.
-    assert sent_by(page) == {"policy": "fixed", "seed": 7, "block_length": None}
-
-
-@pytest.mark.parametrize("width", [1400, 390])
 def test_a_policy_of_a_plugin_is_chosen_changed_run_and_explained(
-    plugin_server: Process, visit: Visit, width: int
+    plugin_server: Process, visit: Visit
 ) -> None:
-    page = visit(plugin_server.url, viewport={"width": width, "height": 900}).open("hello")
+    page = visit(plugin_server.url, viewport={"width": 390, "height": 900}).open("hello")
     panel = page.side("a")
     panel.get_by_label("Length policy").select_option(label="Doubter")
-    if width < 900:
-        panel.get_by_text("Settings").click()
+    panel.get_by_text("Settings").click()
     expect(panel.get_by_text("Takes back what it wrote now and then.")).to_be_visible()
     endurance = panel.get_by_label("Endurance")
     expect(endurance).to_be_visible()  # its own parameters are not behind "more"
@@ -156,14 +128,4 @@ def test_a_policy_of_a_plugin_is_chosen_changed_run_and_explained(
     expect(panel.locator(".pill")).to_have_text("overwrite")
     cells = page.cells()
     assert cells[:2] != [None, None] and cells[2:] == [None] * 14  # three written, one taken back
-    page.seek(3)
-    assert None not in page.cells()[:3]
-    expect(panel.locator(".story")).to_have_text("No doubts. 1 token committed.")
-    assert all(
-        part in page.page.url for part in ("a.policy=doubter", "a.endurance=4", "a.mood=grim")
-    )
-    endurance.fill("1")
-    endurance.press("Control+Enter")
-    assert page.page.evaluate("document.activeElement.name") == "endurance"
-    message = endurance.evaluate("input => input.validationMessage")
-    assert message.startswith("This takes an integer")
+    assert "a.endurance=4" in page.page.url and "a.mood=grim" in page.page.url

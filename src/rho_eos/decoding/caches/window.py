@@ -63,8 +63,7 @@ class Window(Cache):
         size: int | None = getattr(self.params, "block_length", None)
         if size is None:
             return int(masked[0]), int(masked[: self.params.cache_window][-1]) + 1
-        first = int(masked[0]) // size * size
-        return first, min(first + size, canvas.length)
+        return canvas.open_block(size)
 
     def refreshed(self, canvas: Canvas) -> None:
         self.stale = False

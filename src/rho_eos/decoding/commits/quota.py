@@ -1,12 +1,12 @@
 """A number of commits in each step: LLaDA's own schedule, and that of block diffusion models."""
 
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
 from rho_eos.base.settings import setting
-from rho_eos.decoding.canvas import Canvas, Positions
+from rho_eos.decoding.canvas import COMMIT_STEP, NEVER, Canvas, Positions
 from rho_eos.decoding.commit import CommitParams, CommitRule, ranked
 from rho_eos.decoding.params import LONGEST
 from rho_eos.decoding.prediction import Prediction
@@ -22,6 +22,11 @@ class QuotaParams(CommitParams):
     )
     steps_per_block: int | None = setting(
         None, "forwards for each block, instead of for the whole canvas", ge=1, le=LONGEST
+    )
+    spread: Literal["first", "even"] = setting(
+        "first",
+        "where a block does not divide: more in its first steps, or as even as rounding what is "
+        "left over the steps that are left makes it (dllm)",
     )
     threshold: float = setting(
         1.0, "commit all candidates more confident than this where that is more", gt=0, le=1
@@ -41,6 +46,7 @@ class Quota(CommitRule):
 
     name = "quota"
     Params = QuotaParams
+    implied_by = ("steps", "steps_per_block")
     params: QuotaParams
 
     def __call__(self, canvas: Canvas, candidates: Prediction) -> Positions:
@@ -56,25 +62,29 @@ class Quota(CommitRule):
         return np.sort(order[:share])
 
     def _share(self, canvas: Canvas) -> int:
-        """How many commits bring the open block from what is committed in it to its next step."""
-        length = canvas.length
-        size = self.params.block_length or length
-        block = int(canvas.masked[0]) // size
-        first, last = block * size, min((block + 1) * size, length)
-        steps = self._steps(block, -(-length // size), last - first)
-        shares = equal_shares(last - first, steps)
-        inside = canvas.masked[(canvas.masked >= first) & (canvas.masked < last)]
-        made = last - first - len(inside)
-        return shares[int(np.searchsorted(np.cumsum(shares), made, side="right"))]
+        """How many commits the next step of the open block makes."""
+        first, end = canvas.open_block(self.params.block_length)
+        size = end - first
+        if canvas.blocks is not None and canvas.blocks.alignment == "absolute":
+            size = canvas.blocks.length  # also where the prompt has begun the block
+        steps = self._steps(canvas, first, size)
+        written = canvas.column(COMMIT_STEP)[first:end]
+        step = min(len(np.unique(written[written != NEVER])), steps - 1)
+        if self.params.spread == "even":
+            left = len(canvas.open_masks(self.params.block_length))
+            return max(1, round(left / (steps - step)))
+        return equal_shares(size, steps)[step]
 
-    def _steps(self, block: int, blocks: int, size: int) -> int:
+    def _steps(self, canvas: Canvas, first: int, size: int) -> int:
         """A block never gets more steps than it has cells, nor none."""
         params = self.params
         if params.steps_per_block is not None:
             return min(params.steps_per_block, size)
         if params.steps is None:
             return size
-        return int(np.clip(equal_shares(params.steps, blocks)[block], 1, size))
+        length, before = params.block_length or canvas.length, canvas.before_block
+        blocks = -(-(before + (canvas.most or canvas.length)) // length)
+        return int(np.clip(equal_shares(params.steps, blocks)[(first + before) // length], 1, size))
 
 
 def equal_shares(total: int, parts: int) -> list[int]:

@@ -51,9 +51,5 @@ class Wino(CommitRule):
 
     def _written(self, canvas: Canvas) -> np.ndarray:
         """The cells of the block that is being written that this rule has committed."""
-        if not len(canvas.masked):
-            return canvas.masked
-        size = self.params.block_length or canvas.length
-        first = int(canvas.masked[0]) // size * size
-        committed = canvas.column(COMMIT_STEP)[first : first + size] != NEVER
-        return first + np.flatnonzero(committed)
+        first, end = canvas.open_block(self.params.block_length)
+        return first + np.flatnonzero(canvas.column(COMMIT_STEP)[first:end] != NEVER)

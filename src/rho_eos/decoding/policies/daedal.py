@@ -8,7 +8,7 @@ import numpy as np
 from rho_eos.base.settings import setting
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.canvas import Canvas, Positions, no_positions
-from rho_eos.decoding.commit import CommitParams, first_open_block
+from rho_eos.decoding.commit import CommitParams
 from rho_eos.decoding.edits import Append, Edit, Insert, Trim
 from rho_eos.decoding.expansion import RegionParams
 from rho_eos.decoding.params import LONGEST
@@ -85,7 +85,7 @@ class Daedal(Windowed, Policy):
         limit = params.max_new_tokens
         if number is None or number >= params.rho_high or canvas.length >= limit:
             return ()
-        block = first_open_block(canvas.masked, params.block_length)
+        block = canvas.open_masks(params.block_length, params.sub_block_length)
         left = prediction.at(np.setdiff1d(block, commit, assume_unique=True))
         if len(left.positions) == 0 or left.confidence.min() >= INSERT_BELOW:
             return ()

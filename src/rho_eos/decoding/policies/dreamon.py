@@ -91,10 +91,11 @@ class DreamOn(Windowed, Infills, Policy):
     def forbids(self, canvas: Canvas) -> tuple[int, ...]:
         """EXPAND, once the budget is used up or there is no more room."""
         params = self.params
-        assert self.special.expand is not None and params.expansions is not None
+        assert self.special.expand is not None
         full = canvas.own_length >= params.max_new_tokens
         full = full or (params.context is not None and canvas.row_length >= params.context)
-        return (self.special.expand,) if full or self.expanded >= params.expansions else ()
+        budget = params.max_new_tokens if params.expansions is None else params.expansions
+        return (self.special.expand,) if full or self.expanded >= budget else ()
 
     def step(self, canvas: Canvas, prediction: Prediction, commit: Positions) -> Step:
         finished = True if canvas.step + 1 >= self.params.steps else None

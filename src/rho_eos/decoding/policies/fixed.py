@@ -2,7 +2,7 @@
 
 from rho_eos.decoding.canvas import Canvas, Positions
 from rho_eos.decoding.params import DecodeParams
-from rho_eos.decoding.policy import Infills, Policy, Step, Windowed
+from rho_eos.decoding.policy import Blockwise, Infills, Policy, Step, Windowed
 from rho_eos.decoding.prediction import Prediction
 from rho_eos.decoding.registry import register_policy
 from rho_eos.decoding.signal import density
@@ -15,7 +15,7 @@ class FixedParams(DecodeParams):
 
 
 @register_policy
-class Fixed(Windowed, Infills, Policy):
+class Fixed(Windowed, Infills, Blockwise, Policy):
     """The canvas keeps the length it starts with."""
 
     name = "fixed"

@@ -121,7 +121,7 @@ class Scout(Windowed, Policy):
     def probes(self, canvas: Canvas) -> list[Probe]:
         """Beside the first long canvas: what the model foretells on a short one."""
         spare = canvas.length - self.params.next
-        if self.compared or not self.params.trust or spare <= 0:
+        if self.compared or self.expected is not None or not self.params.trust or spare <= 0:
             return []
         short = canvas.edit((Trim(spare),), canvas.length).canvas
         return [Probe(short, short.masked)]

@@ -1,4 +1,4 @@
-"""What a grader is, and those that compare an answer in the text with the reference."""
+"""What a grader is, and those that compare texts, numbers and mathematics."""
 
 import re
 from abc import abstractmethod
@@ -22,46 +22,38 @@ WORD = re.compile(r"[A-Za-z]{2}")
 
 
 class Grader(Settings):
-    """Its fields are its options. Graders may be used from several threads at once."""
+    """Finds an answer in the text and compares it with the one in the reference.
+
+    Its fields are its options. Graders may be used from several threads at once.
+    """
 
     name: ClassVar[str]  # in task files
+    absent: ClassVar[str] = "no answer in the text"  # what is said where nothing is found
     runs_code: ClassVar[bool] = False
 
     @abstractmethod
-    def check(self, reference: str, fields: Mapping[str, str]) -> None:
-        """`UserError` if no answer could be judged by this; asked before any model is."""
-
-    @abstractmethod
-    def grade(self, text: str, reference: str, fields: Mapping[str, str] = NO_FIELDS) -> Grade:
-        """The verdict. Fields are the sample's, for a grader that needs more than a reference."""
-
-    def gold(self, reference: str) -> str:
-        """The reference as a model would give it."""
-        return reference
-
-
-class Comparison(Grader):
-    """Finds an answer in the text and compares it with the one in the reference."""
-
-    absent: ClassVar[str] = "no answer in the text"  # what is said where nothing is found
-
-    @abstractmethod
     def extract(self, text: str) -> str | None:
-        """The part of the text that is compared, None if there is none."""
-
-    @abstractmethod
-    def equal(self, answer: str, expected: str) -> bool: ...
+        """The answer in the text, None if there is none."""
 
     def expected(self, reference: str) -> str:
         """What the answer is compared with; `UserError` if the reference holds no such thing."""
         return reference.strip()
 
+    def equal(self, answer: str, expected: str) -> bool:
+        return answer == expected
+
     def check(self, reference: str, _fields: Mapping[str, str]) -> None:
+        """`UserError` if no answer could be judged by this; asked before any model is."""
         if not reference.strip():
             raise UserError("the reference is empty")
         self.expected(reference)
 
+    def gold(self, reference: str) -> str:
+        """The reference as a model would give it."""
+        return reference
+
     def grade(self, text: str, reference: str, _fields: Mapping[str, str] = NO_FIELDS) -> Grade:
+        """The verdict. Fields are the sample's, for a grader that needs more than a reference."""
         answer = self.extract(text)
         if answer is None:
             return Grade(correct=False, extracted=None, detail=self.absent)
@@ -70,7 +62,7 @@ class Comparison(Grader):
         return Grade(correct, answer, f"{answer} {'=' if correct else '≠'} {expected}")
 
 
-class Exact(Comparison):
+class Exact(Grader):
     """The whole text is the answer, less the space around it."""
 
     name: ClassVar[str] = "exact"
@@ -109,7 +101,7 @@ class Pattern(Exact):
         return (answer or "").strip() or None
 
 
-class NumberAfter(Comparison):
+class NumberAfter(Grader):
     """The answer is the number after the last marker; numbers are compared by value."""
 
     name: ClassVar[str] = "number"
@@ -140,7 +132,7 @@ def number_at(text: str) -> str | None:
     return found[1].rstrip(",") if found else None
 
 
-class Mathematics(Comparison):
+class Mathematics(Grader):
     r"""The answer is in `<answer>` tags, in a `\boxed{}` or after `####`; `math-verify` decides."""
 
     name: ClassVar[str] = "math"

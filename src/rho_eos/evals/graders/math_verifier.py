@@ -1,9 +1,9 @@
 """Are two mathematical answers equal? `math-verify` decides, in a process of its own.
 
-Its own time limit is an alarm, which works in a main thread only, counts the time that other
-programs take, and cannot stop a large power once sympy computes it. Here any thread may ask, and
-a comparison that hangs, crashes or eats memory counts as unequal and costs at most a new process.
-A worker that somebody else ended says nothing about the pair it was at: that is asked again.
+The time limit of math-verify itself is an alarm, which works in a main thread only, counts the time
+that other programs take, and cannot stop a large power once sympy computes it. Here any thread may
+ask, and a comparison that hangs, crashes or eats memory counts as unequal and costs a new process.
+Where somebody else has ended the worker, nothing is known of its pair, which is asked again.
 """
 
 import atexit
@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from rho_eos.base.errors import UserError, needs_extra
 
 ATTEMPTS = 3  # for a pair whose worker dies: it may have been the pair
-#: How a worker ends that has reached a limit of its own: the pair took too long.
+#: How a worker ends when a pair has taken too long.
 OUT_OF_TIME = (-signal.SIGXCPU, -signal.SIGALRM)
 
 
@@ -28,30 +28,24 @@ class MathVerifier:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
-        self._known: dict[tuple[str, str], bool] = {}
 
     def equal(self, gold: str, answer: str) -> bool:
         """Whether two LaTeX texts, each holding one result, mean the same."""
         with self._lock:
-            if (gold, answer) not in self._known:
-                self._known[gold, answer] = self._compare(gold, answer)
-            return self._known[gold, answer]
+            for _ in range(ATTEMPTS):
+                process = self._process or self._start()
+                assert process.stdin is not None
+                with suppress(BrokenPipeError):  # a worker that has died has no reply either
+                    print(json.dumps([gold, answer]), file=process.stdin, flush=True)
+                if reply := self._read(process):
+                    return reply == "1"
+                if self._stop() in OUT_OF_TIME:
+                    break
+            return False
 
     def close(self) -> None:
         with self._lock:
             self._stop()
-
-    def _compare(self, gold: str, answer: str) -> bool:
-        for _ in range(ATTEMPTS):
-            process = self._process or self._start()
-            assert process.stdin is not None
-            with suppress(BrokenPipeError):  # a worker that has died has no reply either
-                print(json.dumps([gold, answer]), file=process.stdin, flush=True)
-            if reply := self._read(process):
-                return reply == "1"
-            if self._stop() in OUT_OF_TIME:
-                return False
-        return False
 
     def _start(self) -> subprocess.Popen[str]:
         if find_spec("math_verify") is None:

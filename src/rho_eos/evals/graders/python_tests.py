@@ -39,8 +39,11 @@ class PythonTests(Grader):
         if not fields[self.tests].strip():
             raise UserError(f"the field {self.tests!r} holds no tests")
 
+    def extract(self, text: str) -> str | None:
+        return text.rstrip() or None if self.whole_text else code_answer(text)
+
     def grade(self, text: str, _reference: str, fields: Mapping[str, str] = NO_FIELDS) -> Grade:
-        code = text.rstrip() or None if self.whole_text else code_answer(text)
+        code = self.extract(text)
         before = fields[self.before] if self.before else ""
         separator = "\n" if before and not before.endswith("\n") else ""
         return grade_code(code, f"{before}{separator}{code}", fields[self.tests])

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from rho_eos.base.errors import UserError
 from rho_eos.evals.runs import stats
-from rho_eos.evals.runs.report import per_sample, summarise, summary_table
+from rho_eos.evals.runs.report import COSTS, per_sample, summarise, summary_table
 from rho_eos.evals.runs.run_folder import SETTINGS, Line, read_samples
 from rho_eos.evals.runs.table import Table
 
 ACCURACY = "Acc"
-COSTS = {"NFE": "nfe", "positions": "positions_evaluated", "N_token": "n_token"}
-EXACT = {"exact": "positions_exact"}  # positions, if there were no cache
+COMPARED = ("NFE", "positions", "N_token")
 COLUMNS = ("run", "against", "task", "metric", "n", "change", "95%", "better", "worse", "p")
 
 Run = tuple[str, Sequence[Line]]  # its name, and its lines
@@ -62,7 +61,8 @@ def compare(lines: Sequence[Line], baseline: Sequence[Line]) -> list[Change]:
     metrics = {ACCURACY: "correct"}
     if all("nfe" in line for side in sides for line in side):
         cached = any(summary.cached for side in sides for summary in summarise(side))
-        metrics |= COSTS | (EXACT if cached else {})
+        names = (*COMPARED, "exact") if cached else COMPARED
+        metrics |= {name: COSTS[name][0] for name in names}
     return [
         _change(metric, *(list(per_sample(side, field).values()) for side in sides))
         for metric, field in metrics.items()

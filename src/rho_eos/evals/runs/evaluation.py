@@ -11,9 +11,10 @@ A folder is a cell of a table: evaluating a finished one again only reads it.
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,11 @@ from rho_eos.evals.graders.python_tests import find_sandbox, running_in
 from rho_eos.evals.runs.provenance import model_identity, session_facts
 from rho_eos.evals.runs.run_folder import Line, RunFolder, open_run
 from rho_eos.evals.runs.sources import AnswerSource, Question
+from rho_eos.evals.task import Selection
 from rho_eos.files import jobs
+from rho_eos.models.loading import open_checkpoint
+from rho_eos.text.ask import Ask
+from rho_eos.text.preparation import Preparer
 
 GRADERS = 4  # threads
 
@@ -43,20 +48,14 @@ class Evaluation:
         tasks: Registered names, or tasks that no registry knows, such as those of files.
         engine: The model. None: the reference answers are graded, no model is asked.
         params: How the model decodes; None where there is no model.
-        limit: At most so many samples of each task.
-        skip: Samples of each task that are left out first, so that others can be reported.
-        repeats: How often each sample is asked.
-        shuffle_seed: Samples are drawn with this seed; None: they are the first ones.
+        selection: Which samples of each task.
         data: The files of tasks that read one.
     """
 
     tasks: tuple[str | Task, ...]
     engine: EngineConfig | None
     params: DecodeParams | None
-    limit: int | None = None
-    skip: int = 0
-    repeats: int = 1
-    shuffle_seed: int | None = None
+    selection: Selection = field(default_factory=Selection)
     data: Mapping[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,10 +69,6 @@ class Evaluation:
                 raise UserError(
                     f"{task.name} is a registered task: give that of the file another name"
                 )
-        for name, least in (("limit", 1), ("skip", 0), ("repeats", 1), ("shuffle_seed", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UserError(f"{name} is {value}, but takes an integer of at least {least}")
 
     def all_tasks(self) -> list[Task]:
         return [find_task(task) if isinstance(task, str) else task for task in self.tasks]
@@ -84,20 +79,23 @@ class Evaluation:
         Args:
             model: The model's identity where it is known; it takes time to find out.
         """
-        tasks = self.all_tasks()
+        tasks, params = self.all_tasks(), self.params
+        if model is None and self.engine is not None:
+            model = model_identity(self.engine)
+        if params is not None and self.engine is not None and "blocks" in (model or {}):
+            # A block diffusion model has defaults of its own, which then decide the results.
+            preparer = Preparer(open_checkpoint(self.engine), self.engine)
+            params = preparer.decide(Ask(params=params))
         return {
-            "model": model or (self.engine and model_identity(self.engine)),
+            "model": model,
             "tasks": [task.name for task in tasks],
             "task_identity": {
                 f"{task.name} {key}": value
                 for task in tasks
                 for key, value in task.identity().items()
             },
-            "params": {"policy": "gold"} if self.params is None else self.params.recorded(),
-            "limit": self.limit,
-            "skip": self.skip,
-            "repeats": self.repeats,
-            "shuffle_seed": self.shuffle_seed,
+            "params": {"policy": "gold"} if params is None else params.recorded(),
+            **self.selection.model_dump(),
             "data": {f"{task} data": fingerprint([path]) for task, path in self.data.items()},
         }
 
@@ -135,15 +133,15 @@ def evaluate(
     """
     settings, tasks = evaluation.settings(), evaluation.all_tasks()
     sandbox = find_sandbox(unsafe_code) if any(task.runs_code for task in tasks) else None
-    asked = {task.name: make_questions(task, evaluation) for task in tasks}
-    _check_ids(asked)
+    asked = [make_questions(task, evaluation) for task in tasks]
+    _check_ids(chain(*asked))
     with open_run(folder, settings) as run, running_in(sandbox):
-        if all(each.id in run.ids for of_task in asked.values() for each in of_task):
+        if all(each.id in run.ids for each in chain(*asked)):
             return run.lines
         source = open_source()
         facts = session_facts(evaluation.engine, sandbox and sandbox.value)
         session = run.begin_session(facts)
-        for of_task in asked.values():
+        for of_task in asked:
             _ask(of_task, source, run, session, on_progress)
         return run.lines
 
@@ -151,39 +149,39 @@ def evaluate(
 def make_questions(task: Task, evaluation: Evaluation) -> list[Question]:
     """Every sample of a task as often as asked; a repeat has noise of its own."""
     samples, questions = _choose(task, evaluation), []
-    for repeat in range(evaluation.repeats):
+    repeats = evaluation.selection.repeats
+    for repeat in range(repeats):
         params = evaluation.params
         params = params and params.replaced(seed=params.seed + repeat)
         for sample in samples:
-            id = sample.id if evaluation.repeats == 1 else f"{sample.id}#{repeat}"
+            id = sample.id if repeats == 1 else f"{sample.id}#{repeat}"
             prompt = {"messages": task.messages(sample)}
             ask = {"prompt": prompt, "params": params, "answer_prefix": task.answer_prefix}
             questions.append(Question(id=id, ask=ask, task=task, sample=sample, repeat=repeat))
+    if not questions:
+        raise UserError(f"the task {task.name} has no samples")
     return questions
 
 
 def _choose(task: Task, evaluation: Evaluation) -> list[Sample]:
     """The first samples, or with a shuffle seed a random choice, the same for every run."""
-    path = evaluation.data.get(task.name)
-    first, limit = evaluation.skip, evaluation.limit
-    end = None if limit is None else first + limit
-    if evaluation.shuffle_seed is None:
+    path, which = evaluation.data.get(task.name), evaluation.selection
+    first, end = which.skip, None if which.limit is None else which.skip + which.limit
+    if which.shuffle_seed is None:
         return task.load(path, end)[first:end]
     samples = list(task.load(path))  # a copy: it is the task's own
-    random.Random(f"{task.name}/{evaluation.shuffle_seed}").shuffle(samples)
+    random.Random(f"{task.name}/{which.shuffle_seed}").shuffle(samples)
     return samples[first:end]
 
 
-def _check_ids(asked: Mapping[str, Sequence[Question]]) -> None:
+def _check_ids(asked: Iterable[Question]) -> None:
     """Two samples of one id would count as one, whichever was answered last."""
     seen: dict[str, str] = {}
-    for name, of_task in asked.items():
-        if not of_task:
-            raise UserError(f"the task {name} has no samples")
-        for each in of_task:
-            if each.id in seen:
-                raise UserError(f"the id {each.id} occurs in {seen[each.id]} and again in {name}")
-            seen[each.id] = name
+    for each in asked:
+        name = each.task.name
+        if each.id in seen:
+            raise UserError(f"the id {each.id} occurs in {seen[each.id]} and again in {name}")
+        seen[each.id] = name
 
 
 def _ask(

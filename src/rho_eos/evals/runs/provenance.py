@@ -3,6 +3,8 @@
 import json
 import os
 import platform
+from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
@@ -12,7 +14,6 @@ import torch
 
 from rho_eos.config import EngineConfig
 from rho_eos.evals.files import fingerprint
-from rho_eos.models.hub import checksums
 from rho_eos.models.loading import Checkpoint, open_checkpoint
 from rho_eos.models.placement import choose_device, describe
 
@@ -30,6 +31,7 @@ def model_identity(config: EngineConfig, checkpoint: Checkpoint | None = None) -
         "revision": folder.name if folder.parent.name == "snapshots" else config.revision,
         "weights": _weights(checkpoint),
         **placement.identity(),
+        **({"blocks": asdict(checkpoint.blocks)} if checkpoint.blocks else {}),
         "special_tokens": [special.mask, special.eos, special.end_of_turn],
     }
 
@@ -46,19 +48,19 @@ def model_hash(config: EngineConfig) -> str:
 
 
 def _weights(checkpoint: Checkpoint) -> str:
-    """Of a Hub model the Hub's own checksums: a driver of a cluster need not have the weights."""
-    known = checksums(checkpoint.files, checkpoint.remote)
-    if known is None:
-        return fingerprint(checkpoint.files)
-    lines = "".join(f"{name} {known[name]}\n" for name in sorted(known))
-    return blake2b(lines.encode(), digest_size=16).hexdigest()
+    """Of a Hub model its commit: the driver of a cluster need not have the weights."""
+    return checkpoint.commit or fingerprint(checkpoint.files)
 
 
 def session_facts(config: EngineConfig | None, sandbox: str | None) -> dict[str, Any]:
     """Where and with what one process works on a run. Without a model, `config` is None."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):  # of an extra
+            versions[package] = version(package)
     facts: dict[str, Any] = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version()} | _versions(),
+        "versions": versions,
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "sandbox": sandbox,
@@ -73,13 +75,3 @@ def session_facts(config: EngineConfig | None, sandbox: str | None) -> dict[str,
             "max_positions": config.max_positions,
         }
     return facts
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

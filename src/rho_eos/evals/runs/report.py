@@ -13,7 +13,7 @@ from rho_eos.evals.runs.run_folder import Line, write_json
 from rho_eos.evals.runs.stats import Estimate, mean_of, ratio_of_means
 from rho_eos.evals.runs.table import Table
 
-#: Column: the field of a line, and its decimals.
+#: Column: the field of a line, and its decimals. E_ratio, of the first two, stands behind them.
 COSTS = {
     "E_token": ("e_token", 1),
     "N_token": ("n_token", 1),
@@ -21,13 +21,10 @@ COSTS = {
     "positions": ("positions_evaluated", 0),
     "exact": ("positions_exact", 0),
     "refreshes": ("refreshes", 1),
+    "reused": ("positions_reused", 0),
     "tokens/NFE": ("tokens_per_forward", 2),
     "Step": ("adjustments", 1),
 }
-COLUMNS = (
-    *("run", "task", "n", "Acc %", "E_token", "N_token", "E_ratio %"),
-    *("NFE", "positions", "exact", "refreshes", "tokens/NFE", "Step", "seconds"),
-)
 #: Columns that say nothing new where no forward used a cache; they are shown only if one did.
 OF_THE_CACHE = ("exact", "refreshes")
 NONE = "–"
@@ -44,6 +41,11 @@ class TaskSummary:
     costs: dict[str, Estimate]
     e_ratio: Estimate | None
     seconds: float  # T_runtime of one repeat: generation, without loading the model
+
+    @property
+    def reused(self) -> bool:
+        """Whether positions of a prompt were kept from other requests. Older runs do not say."""
+        return "positions_reused" in self.costs and self.costs["positions_reused"].mean > 0
 
     @property
     def cached(self) -> bool:
@@ -70,7 +72,8 @@ def per_sample(lines: Iterable[Line], field: str) -> dict[str, float]:
 
 def _summarise_task(task: str, lines: list[Line]) -> TaskSummary:
     asked = all("nfe" in line for line in lines)
-    fields = ["correct", *(field for field, _ in COSTS.values() if asked)]
+    known = set.intersection(*(set(line) for line in lines)) if asked else set()
+    fields = ["correct", *(field for field, _ in COSTS.values() if field in known)]
     values = {field: list(per_sample(lines, field).values()) for field in fields}
     costs = {field: mean_of(each) for field, each in values.items()}
     accuracy = costs.pop("correct")
@@ -87,25 +90,28 @@ def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]], heading: st
     """Runs side by side, grouped by task: what is to be compared stands together."""
     rows = [(name, summary) for name, of_run in runs for summary in of_run]
     tasks = list(dict.fromkeys(summary.task for _, summary in rows))
-    cached = any(summary.cached for _, summary in rows)
-    columns = [column for column in COLUMNS if cached or column not in OF_THE_CACHE]
+    hidden: set[str] = set()
+    if not any(summary.cached for _, summary in rows):
+        hidden |= {*OF_THE_CACHE}
+    if not any(summary.reused for _, summary in rows):
+        hidden |= {"reused"}
+    costs = [column for column in COSTS if column not in hidden]
     rows.sort(key=lambda row: tasks.index(row[1].task))
-    cells = [_cells(*row) for row in rows]
-    texts = [[row[column] for column in columns] for row in cells]
-    return Table([heading, *columns[1:]], texts, labels=2)
+    columns = [heading, "task", "n", "Acc %", *costs[:2], "E_ratio %", *costs[2:], "seconds"]
+    return Table(columns, [_cells(*row, costs) for row in rows], labels=2)
 
 
-def _cells(name: str, summary: TaskSummary) -> dict[str, str]:
-    costs = summary.costs
-    return {
-        "run": name,
-        "task": summary.task,
-        "n": count(summary.samples, summary.repeats),
-        "Acc %": shown(summary.accuracy, 1, scale=100),
-        "E_ratio %": shown(summary.e_ratio, 1, scale=100),
-        "seconds": f"{summary.seconds:.0f}" if costs else NONE,
-        **{column: shown(costs.get(field), digits) for column, (field, digits) in COSTS.items()},
-    }
+def _cells(name: str, summary: TaskSummary, columns: Sequence[str]) -> list[str]:
+    costs = [shown(summary.costs.get(COSTS[each][0]), COSTS[each][1]) for each in columns]
+    e_ratio = shown(summary.e_ratio, 1, scale=100)
+    return [
+        name,
+        summary.task,
+        count(summary.samples, summary.repeats),
+        shown(summary.accuracy, 1, scale=100),
+        *(*costs[:2], e_ratio, *costs[2:]),
+        f"{summary.seconds:.0f}" if summary.costs else NONE,
+    ]
 
 
 def count(samples: int, repeats: int) -> str:

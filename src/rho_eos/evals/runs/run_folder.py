@@ -75,21 +75,15 @@ def open_run(folder: Path, settings: dict[str, Any]) -> Iterator[RunFolder]:
         content: dict[str, Any] = {"settings": settings, "sessions": []}
         if results.ids:  # settings under which nothing was finished bind nobody
             content = read_settings(folder)
-            _check_same(folder, content["settings"], settings)
+            if changed := differences(content["settings"], settings):
+                more = f" and {len(changed) - 3} more differences" if len(changed) > 3 else ""
+                raise UserError(
+                    f"{folder} was started with {', '.join(changed[:3])}{more}: give another "
+                    "--out, or the same settings"
+                )
         results.repair()
         write_json(folder / SETTINGS, content)
         yield RunFolder(folder, results, content)
-
-
-def _check_same(folder: Path, begun: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Results of different settings are never mixed; the sentence names what differs."""
-    changed = differences(begun, asked)
-    if changed:
-        more = f" and {len(changed) - 3} more differences" if len(changed) > 3 else ""
-        raise UserError(
-            f"{folder} was started with {', '.join(changed[:3])}{more}: give another --out, or the "
-            "same settings"
-        )
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -30,17 +30,14 @@ def contenders() -> list[Contender]:
         # Its blocks are its canvas.
         Contender("blocks", "Blocks until EOS", {"policy": "blocks", "block_length": None}),
         Contender("scout", "Scout", {"policy": "scout"}),
-        *outside(),
+        # Other people's policies, with their own defaults.
+        *(Contender(name, name, {"policy": name}) for name in outside()),
     ]
 
 
-def outside() -> list[Contender]:
-    """Other people's policies, with their own defaults."""
-    return [
-        Contender(name, name, {"policy": name})
-        for name in POLICIES.all()
-        if POLICIES.is_foreign(name)
-    ]
+def outside() -> list[str]:
+    """The names of other people's policies."""
+    return [name for name in POLICIES.all() if POLICIES.is_foreign(name)]
 
 
 def rho_eos(region: tuple[float, float], **more: Any) -> dict[str, Any]:

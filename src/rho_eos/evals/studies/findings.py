@@ -3,9 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from rho_eos.base.outputs import FinishReason
 from rho_eos.evals.runs.compare import compare
@@ -14,8 +12,7 @@ from rho_eos.evals.runs.run_folder import Line
 from rho_eos.evals.runs.stats import Estimate, mean_of
 from rho_eos.evals.runs.table import Table
 from rho_eos.evals.studies.contenders import FIXED, RHO_ASYM, contenders
-from rho_eos.evals.studies.result import Result
-from rho_eos.evals.studies.study import Row, Study
+from rho_eos.evals.studies.study import Result, Row, Study
 
 SHORT = 0.9  # a text of less than this share of its reference is short
 CLOSE = 0.005  # accuracy: this far behind the best fixed length is as good as it
@@ -34,13 +31,13 @@ EXPLAINED = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyRow(Row):
-    """A row of a survey's plan."""
-
-    section: str  # what it has in common with the rows that it is compared with
-    policy: str  # as the table calls it
-    start: int | None  # None: one run stands for every initial length
+#: What a finding calls the costs of a summary.
+COSTS = {
+    "positions": "positions_evaluated",
+    "n_token": "n_token",
+    "nfe": "nfe",
+    "edits": "adjustments",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +45,8 @@ class Finding:
     """A finished row: the answers to all tasks taken as one."""
 
     section: str
-    policy: str
-    start: int | None
+    policy: str  # as the table calls it
+    start: int | None  # None: one run stands for every initial length
     samples: int
     repeats: int
     accuracy: Estimate
@@ -65,8 +62,8 @@ class Finding:
         return {k: v for k, v in asdict(replace(self, lines=())).items() if k != "lines"}
 
 
-def findings(study: Study, rows: Sequence[SurveyRow], tasks: Sequence[str]) -> list[Finding]:
-    """Of all rows whose every cell is finished, in their order."""
+def findings(study: Study, rows: Iterable[Row], tasks: Sequence[str]) -> list[Finding]:
+    """Of all rows whose every cell is finished."""
     found = []
     for row in rows:
         cells = [study.cell(row, task) for task in tasks]
@@ -78,18 +75,15 @@ def findings(study: Study, rows: Sequence[SurveyRow], tasks: Sequence[str]) -> l
         assert summary.e_ratio is not None
         one = Finding(
             section=row.section,
-            policy=row.policy,
+            policy=row.series,
             start=row.start,
             samples=summary.samples,
             repeats=summary.repeats,
             accuracy=summary.accuracy,
             e_ratio=summary.e_ratio,
-            positions=summary.costs["positions_evaluated"],
-            n_token=summary.costs["n_token"],
-            nfe=summary.costs["nfe"],
-            edits=summary.costs["adjustments"],
             early=mean_of(list(per_sample(lines, "early").values())),
             lines=lines,
+            **{name: summary.costs[field] for name, field in COSTS.items()},
         )
         found.append(one)
     return found
@@ -103,25 +97,17 @@ def ended_early(line: Line) -> bool:
     return full or len(line["text"].rstrip()) < SHORT * len(line["reference"].rstrip())
 
 
-Placed = TypeVar("Placed", SurveyRow, Finding)
-
-
-def in_order(rows: Iterable[Placed]) -> tuple[Placed, ...]:
-    """Sections as they occur, policies as they are listed (unknown ones last), short to long."""
-    rows = list(rows)
-    sections = list(dict.fromkeys(row.section for row in rows))
-    known: list[str] = [contender.label for contender in contenders()]
-    policies = list(dict.fromkeys([*known, *(row.policy for row in rows)]))
-
-    def place(row: Placed) -> tuple[int, int, int]:
-        return sections.index(row.section), policies.index(row.policy), row.start or 0
-
-    return tuple(sorted(rows, key=place))
-
-
-def by_section(found: Sequence[Finding]) -> dict[str, list[Finding]]:
-    """Findings in order, a list for each section."""
-    return {name: list(of) for name, of in groupby(found, key=attrgetter("section"))}
+def by_section(found: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """A list for each section, in which policies stand as contenders are listed, short to long."""
+    labels = [contender.label for contender in contenders()]
+    sections: dict[str, list[Finding]] = {}
+    for each in found:
+        sections.setdefault(each.section, []).append(each)
+        if each.policy not in labels:  # of a plugin that is not here now
+            labels.append(each.policy)
+    for members in sections.values():
+        members.sort(key=lambda each: (labels.index(each.policy), each.start or 0))
+    return sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +199,8 @@ def _is_deceived(found: Finding, best: Finding) -> bool:
 
 def result_of(name: str, title: str, found: Sequence[Finding], facts: Mapping[str, Any]) -> Result:
     """The table and what it says. `facts["words"]` tells readers who was asked what."""
-    rows, verdicts = [], {}
-    for section, members in by_section(found).items():
+    rows, verdicts, sections = [], {}, by_section(found)
+    for section, members in sections.items():
         best = best_fixed(members)
         asym = {each.start: each.positions.mean for each in members if each.policy == RHO_ASYM}
         asym |= {None: sum(asym.values()) / len(asym)} if asym else {}
@@ -228,7 +214,7 @@ def result_of(name: str, title: str, found: Sequence[Finding], facts: Mapping[st
         [facts["words"], EXPLAINED],
         section="section",
         verdicts=verdicts,
-        facts={**facts, "findings": [each.as_dict() for each in found]},
+        facts={**facts, "findings": [one.as_dict() for each in sections.values() for one in each]},
         picture=name,
     )
 

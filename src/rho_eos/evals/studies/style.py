@@ -1,16 +1,13 @@
 """How figures look: colours that colour-blind readers can tell apart, and large type."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-MARKERS = "oD^vsPX*"  # of lengths, short to long
 REGION = "#D55E00"
-GRID = "#E6E6E6"
 INK = "#222222"
 STYLE = Path(__file__).with_name("figures.mplstyle")
 
@@ -20,17 +17,11 @@ def applied() -> Any:
     return matplotlib.rc_context(fname=STYLE)
 
 
-def length_colours(lengths: tuple[int, ...]) -> dict[int, Any]:
+def length_colours(lengths: Iterable[int]) -> dict[int, Any]:
     """Short to long is light to dark."""
     shades = matplotlib.colormaps["viridis_r"]
-    last = max(1, len(lengths) - 1)
-    return {length: shades(0.1 + 0.9 * at / last) for at, length in enumerate(lengths)}
-
-
-def length_marks(lengths: tuple[int, ...]) -> dict[int, tuple[Any, str]]:
-    """A colour and a marker for each length; there are more lengths than markers at times."""
-    colours = length_colours(lengths)
-    return {n: (colours[n], MARKERS[at % len(MARKERS)]) for at, n in enumerate(lengths)}
+    each = sorted(lengths)
+    return {n: shades(0.1 + 0.9 * at / max(1, len(each) - 1)) for at, n in enumerate(each)}
 
 
 def panels(columns: int, rows: int = 1, width: float = 5.2, height: float = 4.2) -> tuple[Any, Any]:
@@ -45,9 +36,12 @@ def save(figure: Any, stem: Path) -> None:
 
 
 def legend_beside(axes: Any, title: str, *more: tuple[Any, str]) -> None:
-    """Outside on the right, where it covers nothing; each label once."""
-    handles, labels = axes.get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True)) | {label: handle for handle, label in more}
+    """Of all axes, outside on the right, where it covers nothing; each label once."""
+    named: dict[str, Any] = {}
+    for each in axes.figure.axes:
+        handles, labels = each.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    named |= {label: handle for handle, label in more}
     axes.legend(
         list(named.values()),
         list(named),
@@ -57,21 +51,3 @@ def legend_beside(axes: Any, title: str, *more: tuple[Any, str]) -> None:
         alignment="left",
         borderaxespad=0,
     )
-
-
-def length_axis(axes: Any, lengths: Sequence[int]) -> None:
-    """Doubling lengths are equal distances, and are written out."""
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(lengths, [str(length) for length in lengths])
-    axes.set_xlim(right=lengths[-1] * 1.15)
-    axes.minorticks_off()
-
-
-def number_axis(axis: Any, lowest: float, highest: float) -> None:
-    """A logarithmic axis for these numbers, with some of them written out: 1,000, 3,000, 10,000."""
-    axis.axes.set_xscale("log")
-    axis.axes.set_xlim(lowest / 1.2, highest * 1.2)
-    wide = highest > 6 * lowest
-    axis.set_major_locator(LogLocator(subs=(1, 3)) if wide else MaxNLocator(4))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axis.set_minor_locator(NullLocator())

@@ -7,9 +7,9 @@ the answers right; `stress` asks the same of a model that answers more briefly o
 where the question is which policies are deceived by that.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -18,12 +18,11 @@ from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.decoding.policy import Windowed
 from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.schema import from_words, parameters
-from rho_eos.evals.runs.sources import AnswerSource
 from rho_eos.evals.studies.contenders import FIXED, Contender, contenders
-from rho_eos.evals.studies.findings import SurveyRow, findings, in_order, result_of, start_name
-from rho_eos.evals.studies.result import Result
-from rho_eos.evals.studies.study import Plan, Study, Watch, drawing
+from rho_eos.evals.studies.findings import Finding, findings, result_of, start_name
+from rho_eos.evals.studies.study import Plan, Result, Row, Study, drawing
 
+FIGURE = "rho_eos.evals.studies.survey_figure"
 STARTS = (16, 64, 256, 512)
 VARIED = {"threshold": (0.999, 0.9), "cache": ("none", "window")}
 #: The same for every row, and what a policy does not have of it does not concern it. The longest
@@ -31,30 +30,13 @@ VARIED = {"threshold": (0.999, 0.9), "cache": ("none", "window")}
 SHARED = {"max_new_tokens": 2048, "block_length": 32}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey(Plan):
-    """`rows` are those that were asked for now; the table shows all of `every` that are there."""
-
-    every: tuple[SurveyRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What one of the surveys is made of, unless it is told otherwise."""
-
-    title: str
-    fixed_starts: tuple[int, ...] = STARTS
-    left_out: tuple[str, ...] = ()  # contenders
-
-
 SURVEYS = {
-    # It leaves out other settings of a policy that takes part.
-    "lengths": Kind("Every way to choose a length", left_out=("narrow", "confidence")),
-    "stress": Kind(
-        "Every way to choose a length, on a model that may compress its answers",
-        fixed_starts=(16, 32, 64, 128, 256, 512),
-    ),
+    "lengths": "Every way to choose a length",
+    "stress": "Every way to choose a length, on a model that may compress its answers",
 }
+#: What only `stress` runs: further fixed lengths, and other settings of policies that take part.
+STRESS_STARTS = (16, 32, 64, 128, 256, 512)
+STRESS_ONLY = ("narrow", "confidence")
 
 
 def plan_survey(
@@ -63,7 +45,7 @@ def plan_survey(
     policies: Sequence[str] = (),
     lengths: Sequence[str] = (),
     values: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> Survey:
+) -> Plan:
     """The rows of these contenders, initial lengths and values of decoding parameters, all given
     as words; where nothing is said, those of the survey."""
     if name not in SURVEYS:
@@ -72,19 +54,14 @@ def plan_survey(
     for word in policies:
         if word not in known:
             raise UserError(f"policies is {word!r}, but takes some of {', '.join(known)}")
-    usual = [each for each in known.values() if each.name not in SURVEYS[name].left_out]
-    chosen = [each for each in known.values() if each.name in policies] or usual
+    chosen = [each for each in known.values() if each.name in policies]
     starts = _read("initial_length", lengths)
     varied = VARIED | {parameter: _read(parameter, words) for parameter, words in values.items()}
-    rows = tuple(_rows(SURVEYS[name], chosen, starts, varied))
+    rows = list(_rows(name, chosen, starts, varied))
     for parameter in values:
         if not any(parameter in row.params.recorded() for row in rows):
             raise UserError(f"none of these policies has the parameter {parameter!r}")
-    every = {
-        (row.section, row.policy, row.start): row
-        for row in (*_rows(SURVEYS[name], usual, (), VARIED), *rows)
-    }
-    return Survey(name, SURVEYS[name].title, tuple(tasks), rows, every=in_order(every.values()))
+    return Plan(name, SURVEYS[name], tasks, rows)
 
 
 def _read(name: str, words: Sequence[str]) -> tuple[Any, ...]:
@@ -95,32 +72,31 @@ def _read(name: str, words: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _rows(
-    kind: Kind,
-    chosen: Sequence[Contender],
-    starts: Sequence[int],
-    varied: Mapping[str, Sequence[Any]],
-) -> Iterator[SurveyRow]:
-    """`starts`: if there are none, those of the survey."""
+    survey: str,
+    chosen: Sequence[Contender] = (),
+    starts: Sequence[int] = (),
+    varied: Mapping[str, Sequence[Any]] = VARIED,
+) -> Iterator[Row]:
+    """Where no contenders or initial lengths are given, they are those of the survey."""
+    stress = survey == "stress"
+    usual = [each for each in contenders() if stress or each.name not in STRESS_ONLY]
     for values in product(*varied.values()):
         point = dict(zip(varied, values, strict=True))
         section = ", ".join(_said(name, value) for name, value in point.items())
-        for each in chosen:
-            if _repeats_exact(each.own["policy"], point["cache"]):
-                continue
-            usual = kind.fixed_starts if each.name == FIXED else STARTS
-            for start in starts or usual:
+        for each in chosen or usual:
+            if point["cache"] != "none" and not issubclass(
+                find_policy(each.own["policy"]), Windowed
+            ):
+                continue  # a policy that takes no cache would only repeat its exact row
+            usual_starts = STRESS_STARTS if stress and each.name == FIXED else STARTS
+            for start in starts or usual_starts:
                 own = merged(SHARED | point, {"initial_length": start, **each.own})
                 params = DecodeParams.from_mapping(own)
                 at: int | None = start
                 if params.starts_anywhere:  # one run serves them all
                     at, params = None, params.replaced(initial_length=min(start, *starts, *STARTS))
                 label = f"{each.label} from {start_name(at)}, {section}"
-                yield SurveyRow(label, params, section=section, policy=each.label, start=at)
-
-
-def _repeats_exact(policy: str, cache: str) -> bool:
-    """Whether a policy takes no cache, so that this row would only repeat the exact one."""
-    return cache != "none" and not issubclass(find_policy(policy), Windowed)
+                yield Row(label, params, series=each.label, section=section, start=at)
 
 
 def _said(name: str, value: Any) -> str:
@@ -131,22 +107,26 @@ def _said(name: str, value: Any) -> str:
     return f"{name} {value}"
 
 
-def run_survey(
-    study: Study,
-    survey: Survey,
-    open_source: Callable[[], AnswerSource],
-    watch: Watch,
-    unsafe_code: bool = False,
-) -> Result:
-    """The survey's table and picture, of all its rows whose cells are finished by then."""
-    figure = drawing("rho_eos.evals.studies.survey_figure")
-    study.begin(study.cells([survey]), unsafe_code)
-    study.run(survey, open_source, watch, unsafe_code)
-    found = findings(study, survey.every, survey.tasks)
-    asked = {**study.asked(), "tasks": list(survey.tasks)}
+def run_survey(study: Study, finished: Iterable[Plan]) -> list[Result]:
+    """The survey's table and picture. They show all of its rows whose cells are finished by now."""
+    drawing(FIGURE)
+    [plan] = finished
+    rows = [*_rows(plan.name), *plan.rows]
+    found = findings(
+        study, {(row.section, row.series, row.start): row for row in rows}.values(), plan.tasks
+    )
+    asked = {**study.asked(), "tasks": list(plan.tasks)}
     model = f"{study.config.model} (weights {asked['weights'][:8]})"
-    words = f"{model}, {study.samples_note()}: {', '.join(survey.tasks)}."
-    result = result_of(survey.name, survey.title, found, {"asked": asked, "words": words})
-    figure.write_figure(found, study.folder / survey.name)
-    result.write(study.folder)
+    words = f"{model}, {study.samples_note()}: {', '.join(plan.tasks)}."
+    facts = {"asked": asked, "words": words}
+    return [write_survey(study.folder, plan.name, plan.title, found, facts)]
+
+
+def write_survey(
+    folder: Path, name: str, title: str, found: Sequence[Finding], facts: Mapping[str, Any]
+) -> Result:
+    """`facts["words"]` tells readers who was asked what."""
+    result = result_of(name, title, found, facts)
+    result.write(folder)
+    drawing(FIGURE).write_figure(found, folder / name)
     return result

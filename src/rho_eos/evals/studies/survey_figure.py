@@ -3,13 +3,15 @@
 Where the points of a line lie together, the initial length does not matter to that policy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from rho_eos.evals.runs.stats import Estimate
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
 from rho_eos.evals.studies import style
-from rho_eos.evals.studies.findings import Finding, best_fixed, by_section, verdict
+from rho_eos.evals.studies.findings import Finding, best_fixed, by_section, start_name, verdict
 
 #: Of each column of panels: the number, its axis, and whether it is a share, shown in per cent.
 MEASURES = (
@@ -21,74 +23,55 @@ LINE = 0.36  # inches that a policy takes
 SPREAD = 0.52  # of a line that its points take, so that equal ones do not cover each other
 
 
-def write_figure(found: Sequence[Finding], stem: Path) -> None:
+def write_figure(found: Iterable[Finding], stem: Path) -> None:
     with style.applied():
         style.save(draw(found), stem)
 
 
-def draw(found: Sequence[Finding]) -> Any:
+def draw(found: Iterable[Finding]) -> Any:
     """Sections in which policies are compared; if there are none, all."""
-    sections = by_section(found)
-    several = {name: of for name, of in sections.items() if len({one.policy for one in of}) > 1}
-    sections = several or sections
+    every = by_section(found)
+    sections = {name: of for name, of in every.items() if len({one.policy for one in of}) > 1}
+    sections = sections or every
     drawn = [each for members in sections.values() for each in members]
-    starts = tuple(sorted({each.start for each in drawn if each.start is not None}))
+    colours = style.length_colours({each.start for each in drawn if each.start is not None})
+    last = max(1, len(colours) - 1)
+    looks: dict[int | None, tuple[Any, str, float]] = {
+        start: (colour, marker, SPREAD * (at / last - 0.5))
+        for at, ((start, colour), marker) in enumerate(zip(colours.items(), cycle("oD^vsPX*")))
+    }
+    looks[None] = (style.INK, "o", 0.0)  # where the initial length makes no difference
     height = 1.1 + LINE * len({each.policy for each in drawn})
     figure, grid = style.panels(len(MEASURES), len(sections), width=4.3, height=height)
     for row, (section, members) in zip(grid, sections.items(), strict=True):
         labels = list(dict.fromkeys(each.policy for each in members))
-        for axes, (name, title, share) in zip(row, MEASURES, strict=True):
-            _panel(axes, members, labels, starts, name, 100 if share else 1)
-            axes.set_xlabel(title)
+        for axes, (measure, title, share) in zip(row, MEASURES, strict=True):
+            scale = 100 if share else 1
+            for each in members:
+                number, (colour, marker, step) = getattr(each, measure), looks[each.start]
+                axes.errorbar(
+                    scale * number.mean, labels.index(each.policy) + step,
+                    xerr=scale * (number.error or 0.0), color=colour, marker=marker, markersize=7,
+                    linestyle="", elinewidth=1.4, label=start_name(each.start),
+                )  # fmt: skip
+            axes.set(xlabel=title, ylim=(len(labels) - 0.4, -0.6))
+            axes.set_yticks(range(len(labels)), labels if axes is row[0] else [""] * len(labels))
+            axes.tick_params(axis="y", length=0)
             if share:
                 axes.set_xlim(-3, 103)
             else:  # the same for all sections, so that what a cache saves is seen, too
-                numbers = [getattr(each, name).mean for each in drawn]
-                style.number_axis(axes.xaxis, min(numbers), max(numbers))
-        _name_the_lines(row[0], members, labels)
+                numbers = [getattr(each, measure).mean for each in drawn]
+                lowest, highest = min(numbers), max(numbers)
+                axes.set(xscale="log", xlim=(lowest / 1.2, highest * 1.2))
+                wide = highest > 6 * lowest  # then 1,000, 3,000, 10,000 are written out
+                axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)) if wide else MaxNLocator(4))
+                axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+                axes.xaxis.set_minor_locator(NullLocator())
         row[0].set_title(section)
-    for start, (colour, marker) in style.length_marks(starts).items():  # of all sections
-        grid[0][-1].plot([], [], color=colour, marker=marker, linestyle="", label=f"{start}")
-    if any(each.start is None for each in drawn):
-        grid[0][-1].plot([], [], color=style.INK, marker="o", linestyle="", label="any")
+        if best := best_fixed(members):
+            row[0].axvline(100 * best.accuracy.mean, color=style.INK, linewidth=1, linestyle=":")
+            choice = (verdict(members).choice or "").removesuffix(f" {best.start}")
+            for text in row[0].get_yticklabels():
+                text.set_fontweight("bold" if text.get_text() == choice else "normal")
     style.legend_beside(grid[0][-1], "L_init")
     return figure
-
-
-def _panel(
-    axes: Any,
-    members: Sequence[Finding],
-    labels: Sequence[str],
-    starts: tuple[int, ...],
-    measure: str,
-    scale: int,
-) -> None:
-    marks = style.length_marks(starts)
-    for each in members:
-        number: Estimate = getattr(each, measure)
-        step, (colour, marker) = 0.0, (style.INK, "o")  # where the start makes no difference
-        if each.start is not None:
-            step = starts.index(each.start) / max(1, len(starts) - 1) - 0.5
-            colour, marker = marks[each.start]
-        axes.errorbar(
-            scale * number.mean, labels.index(each.policy) + SPREAD * step,
-            xerr=scale * (number.error or 0.0), color=colour, marker=marker, markersize=7,
-            linestyle="", elinewidth=1.4,
-        )  # fmt: skip
-    axes.set_ylim(len(labels) - 0.4, -0.6)
-    for line in range(1, len(labels)):
-        axes.axhline(line - 0.5, color=style.GRID, linewidth=0.8, zorder=0)
-    axes.grid(False, axis="y")
-    axes.set_yticks(range(len(labels)), ["" for _ in labels])
-    axes.tick_params(axis="y", length=0)
-
-
-def _name_the_lines(axes: Any, members: Sequence[Finding], labels: Sequence[str]) -> None:
-    """Beside the first panel; the policy that the section speaks for in bold."""
-    best, choice = best_fixed(members), verdict(members).choice
-    for text, label in zip(axes.set_yticklabels(labels), labels, strict=True):
-        if best is not None and choice in (label, f"{label} {best.start}"):
-            text.set_fontweight("bold")
-    if best is not None:
-        level = 100 * best.accuracy.mean
-        axes.axvline(level, color=style.INK, linewidth=1, linestyle=":", zorder=0)

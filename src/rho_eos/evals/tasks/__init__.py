@@ -1,1 +1,1 @@
-"""The published benchmarks and the embedded models' problems, one file each; tasks from files."""
+"""Benchmarks of one kind share a file: mathematics, code, embedded models' problems, task files."""

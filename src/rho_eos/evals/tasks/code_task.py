@@ -37,12 +37,13 @@ class CodeTask(Published):
 
     runs_code = True
 
-    @abstractmethod
-    def program(self, sample: Sample, code: str) -> str:
+    def program(self, _sample: Sample, code: str) -> str:
         """The module that the tests are run on."""
+        return code
 
     @abstractmethod
-    def tests(self, sample: Sample) -> str: ...
+    def tests(self, sample: Sample) -> str:
+        """Python that fails with an exception where the program is wrong."""
 
     @abstractmethod
     def reference(self, sample: Sample) -> str:
@@ -67,13 +68,8 @@ class Mbpp(CodeTask):
 
     name = "mbpp"
     source = Source(
-        fields={
-            "task_id": int,
-            "text": str,
-            "code": str,
-            "test_list": list,
-            "test_setup_code": str,
-        },
+        fields=dict.fromkeys(("text", "code", "test_setup_code"), str)
+        | {"task_id": int, "test_list": list},
         sample_id=lambda _index, row: f"mbpp/{row['task_id']}",
         belongs=lambda row: 11 <= row["task_id"] <= 510,
         hub_name="google-research-datasets/mbpp",
@@ -83,9 +79,6 @@ class Mbpp(CodeTask):
     def prompt(self, sample: Sample) -> str:
         tests = "\n".join(sample.data["test_list"])
         return fill(self.template, text=sample.data["text"], tests=tests)
-
-    def program(self, _sample: Sample, code: str) -> str:
-        return code
 
     def tests(self, sample: Sample) -> str:
         return "\n".join([sample.data["test_setup_code"], *sample.data["test_list"]])
@@ -115,15 +108,13 @@ class HumanEval(CodeTask):
         return fill(self.template, prompt=data["prompt"], entry_point=data["entry_point"])
 
     def program(self, sample: Sample, code: str) -> str:
-        """After the prompt, which holds imports and helpers the answer may count on.
-
-        The answer is the whole function, which replaces the one of the prompt, or only its body.
-        """
+        """The answer stands behind the prompt, which holds imports and helpers that it may use. It
+        is the whole function, which replaces the one of the prompt, or only its body."""
         prompt = sample.data["prompt"]
         return f"{prompt}\n{code}\n" if _definition(sample, code) else f"{prompt}{code}\n"
 
     def tests(self, sample: Sample) -> str:
-        """After the imports and helpers of the prompt, which some tests use: not the answer's."""
+        """Some tests use imports and helpers of the prompt; they get these, not the answer's."""
         prompt = sample.data["prompt"]
         start = _definition(sample, prompt)
         before = prompt[: start.start()] if start else ""

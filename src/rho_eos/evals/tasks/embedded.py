@@ -1,19 +1,18 @@
 """The problems of the embedded models as benchmarks.
 
-The problems are made, not loaded: the same seeds give the same problems on every machine. There is
-no protocol around them: the prompt is the problem, nothing is pre-filled, the whole text is the
-answer.
+They are made, not loaded, and are the same on every machine. There is no protocol around them: the
+prompt is the problem, nothing is pre-filled, and the whole text is the answer.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from rho_eos.base.errors import UserError
-from rho_eos.embedded.problem import Problem
-from rho_eos.embedded.tasks import held_out
 from rho_eos.evals.graders.grader import NumberAfter
 from rho_eos.evals.graders.python_tests import grade_code
 from rho_eos.evals.task import Grade, Sample, Task, register_task
+from rho_problems import held_out
+from rho_problems.problem import Problem
 
 TEST_SIZE = 500  # the generators never end; this many problems are "all of them"
 

@@ -3,8 +3,9 @@
 import re
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
-from rho_eos.evals.graders.extraction import after_hashes, unboxed
+from rho_eos.evals.graders.extraction import unboxed
 from rho_eos.evals.graders.grader import Mathematics, boxed
 from rho_eos.evals.task import Grade, Sample, register_task
 from rho_eos.evals.tasks.source import Published, Source, fill
@@ -30,27 +31,21 @@ class MathTask(Published):
     """A benchmark whose answers are numbers or formulas."""
 
     template: str = TEMPLATE
+    question: ClassVar[str]  # the field that holds it
 
     @abstractmethod
-    def question(self, sample: Sample) -> str: ...
-
-    @abstractmethod
-    def reference(self, sample: Sample) -> str:
-        """The right result, in LaTeX."""
-
-    @abstractmethod
-    def solution(self, sample: Sample) -> str:
-        """The reference reasoning."""
+    def solved(self, sample: Sample) -> tuple[str, str]:
+        """The reference reasoning, and the right result in LaTeX."""
 
     def prompt(self, sample: Sample) -> str:
-        return fill(self.template, question=self.question(sample))
+        return fill(self.template, question=sample.data[self.question])
 
     def grade(self, sample: Sample, text: str) -> Grade:
-        return Mathematics().grade(text, self.reference(sample))
+        return Mathematics().grade(text, self.solved(sample)[1])
 
     def gold(self, sample: Sample) -> str:
-        result = boxed(self.reference(sample))
-        return f"\n{self.solution(sample)}\n</reasoning>\n<answer>\n{result}\n</answer>"
+        reasoning, result = self.solved(sample)
+        return f"\n{reasoning}\n</reasoning>\n<answer>\n{boxed(result)}\n</answer>"
 
 
 @register_task
@@ -58,6 +53,7 @@ class Gsm8k(MathTask):
     """Word problems of primary-school mathematics whose answers are numbers."""
 
     name = "gsm8k"
+    question = "question"
     source = Source(
         fields={"question": str, "answer": str},
         sample_id=lambda index, _row: f"gsm8k/{index}",
@@ -65,14 +61,9 @@ class Gsm8k(MathTask):
         hub_config="main",
     )
 
-    def question(self, sample: Sample) -> str:
-        return str(sample.data["question"])
-
-    def reference(self, sample: Sample) -> str:
-        return (after_hashes(sample.data["answer"]) or "").strip()
-
-    def solution(self, sample: Sample) -> str:
-        return CALCULATION.sub("", sample.data["answer"].rpartition("####")[0].rstrip())
+    def solved(self, sample: Sample) -> tuple[str, str]:
+        reasoning, _, result = sample.data["answer"].rpartition("####")
+        return CALCULATION.sub("", reasoning.rstrip()), result.strip()
 
 
 @register_task
@@ -80,17 +71,13 @@ class Math500(MathTask):
     """Competition problems whose answers are numbers, formulas, sets or words, in LaTeX."""
 
     name = "math500"
+    question = "problem"
     source = Source(
         fields={"problem": str, "solution": str, "answer": str, "unique_id": str},
         sample_id=lambda _index, row: f"math500/{row['unique_id']}",
         hub_name="HuggingFaceH4/MATH-500",
     )
 
-    def question(self, sample: Sample) -> str:
-        return str(sample.data["problem"])
-
-    def reference(self, sample: Sample) -> str:
-        return str(sample.data["answer"])
-
-    def solution(self, sample: Sample) -> str:
-        return unboxed(sample.data["solution"])  # or it would be an answer before the answer
+    def solved(self, sample: Sample) -> tuple[str, str]:
+        # A box in the reasoning would be an answer before the answer.
+        return unboxed(sample.data["solution"]), sample.data["answer"]

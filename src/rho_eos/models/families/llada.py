@@ -20,6 +20,7 @@ class LLaDAConfig(FamilyConfig, PreTrainedConfig):
     model_type = "llada"
     architecture = "LLaDAModelLM"
     required = ("d_model", "n_layers", "n_heads", "vocab_size")
+    block_fields = ("block_length",)  # published models see all positions and have no such field
     supported: ClassVar[Mapping[str, Any]] = {
         "block_type": "llama",
         "layer_norm_type": "rms",

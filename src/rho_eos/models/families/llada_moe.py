@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from transformers import PreTrainedConfig
 
 from rho_eos.base.errors import UserError
-from rho_eos.models.family import Family, FamilyConfig, register_family
+from rho_eos.models.family import Family, FamilyConfig, check_choice, register_family
 
 
 class LLaDAMoEConfig(FamilyConfig, PreTrainedConfig):
@@ -76,11 +76,7 @@ class LLaDAMoEConfig(FamilyConfig, PreTrainedConfig):
                 f"llada-moe config field moe_layer_freq is {self.moe_layer_freq!r}; it takes a 0 "
                 f"or 1 for each of the {layers} layers"
             )
-        if not 1 <= self.num_experts_per_tok <= self.num_experts:
-            raise UserError(
-                f"llada-moe config field num_experts_per_tok is {self.num_experts_per_tok}; "
-                f"it takes 1 to num_experts, which is {self.num_experts}"
-            )
+        check_choice(self, self.num_experts)
         super().__post_init__(**kwargs)
 
     @property
@@ -91,6 +87,11 @@ class LLaDAMoEConfig(FamilyConfig, PreTrainedConfig):
     @property
     def decoder_sparse_step(self) -> int:
         return 1
+
+    def mlp_widths(self) -> list[int]:
+        dense, experts = self.dense_intermediate_size, self.num_experts
+        widths = (dense or 0, experts * self.expert_intermediate_size)
+        return [widths[sparse] for sparse in self.moe_layer_freq or ()]
 
     def to_dict(self) -> dict[str, Any]:
         """Only published fields under the published type, so that the family's code reads it."""

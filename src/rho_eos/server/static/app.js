@@ -56,6 +56,8 @@ async function connect() {
   panels = ["a", "b"].map((side) => new Panel(side, description, hooks));
   page.panels.replaceChildren(...panels.map((panel) => panel.element));
   page.model.textContent = description.model;
+  page["in-blocks"].hidden = description.blocks === null;
+  page["asks-rho"].hidden = description.blocks !== null;
   page.examples.append(...exampleButtons(description.examples ?? []));
   listen();
   restore();
@@ -212,7 +214,11 @@ function newChat() {
 
 /** What stands behind the gap; an answer in a conversation has nothing behind it. */
 function textBehind() {
-  return tab === "prompt" ? page.suffix.value : "";
+  return tab === "prompt" && canInfill() ? page.suffix.value : "";
+}
+
+function canInfill() {
+  return description.infilling.able.length > 0;
 }
 
 function fitPolicies() {
@@ -273,7 +279,7 @@ function showTab() {
   page["prompt-label"].textContent = chatting ? "Message" : "Prompt";
   page.prompt.placeholder = chatting ? "Your message. Enter sends it." : "";
   page["compare-switch"].hidden = chatting;
-  page["suffix-box"].hidden = chatting;
+  page["suffix-box"].hidden = chatting || (description !== null && !canInfill());
   page["new-chat"].hidden = !chatting;
   page["new-chat"].disabled = running !== null || !conversation.length;
   page.turns.hidden = !chatting || !conversation.length;

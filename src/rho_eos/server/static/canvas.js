@@ -15,7 +15,7 @@ const LEAVING_MS = 260;
 export class CanvasView {
   #root;
   #nodes = new Map(); // cell id → span
-  #drawn = new WeakMap(); // span → what it shows: { cell, fresh }
+  #drawn = new WeakMap(); // span → what it shows: { cell, fresh, kept }
   #tooltip;
 
   constructor(root, tooltip) {
@@ -30,12 +30,15 @@ export class CanvasView {
     this.#nodes.clear();
   }
 
-  /** Show these cells; those written or taken back in `freshStep` are highlighted. Touches only what changed. */
-  draw(cells, freshStep, animate) {
+  /**
+   * Show these cells; those written or taken back in `freshStep` are highlighted, and the first
+   * `kept` marked as those of finished blocks. Touches only what changed.
+   */
+  draw(cells, freshStep, kept, animate) {
     this.#removeGhosts();
     this.#drop(cells, animate);
     let cursor = this.#root.firstChild;
-    for (const cell of cells) {
+    for (const [position, cell] of cells.entries()) {
       let node = this.#nodes.get(cell.id);
       if (!node) {
         node = el("span");
@@ -44,19 +47,19 @@ export class CanvasView {
       }
       if (node === cursor) cursor = cursor.nextSibling;
       else this.#root.insertBefore(node, cursor);
-      this.#paint(node, cell, cell.step === freshStep);
+      this.#paint(node, cell, cell.step === freshStep, position < kept);
     }
   }
 
-  #paint(node, cell, fresh) {
+  #paint(node, cell, fresh, kept) {
     const drawn = this.#drawn.get(node);
-    if (drawn?.cell === cell && drawn.fresh === fresh) return;
+    if (drawn?.cell === cell && drawn.fresh === fresh && drawn.kept === kept) return;
     if (drawn?.cell !== cell) {
       node.textContent = cell.text !== null && !cell.isEnd ? cell.text : "";
       if (cell.text !== null) delete node.dataset.born;
     }
-    node.className = classOf(cell) + (fresh ? " fresh" : "");
-    this.#drawn.set(node, { cell, fresh });
+    node.className = classOf(cell) + (fresh ? " fresh" : "") + (kept ? " kept" : "");
+    this.#drawn.set(node, { cell, fresh, kept });
   }
 
   /** Positions that are gone leave visibly, if only the end was cut and motion is welcome. */
@@ -82,7 +85,7 @@ export class CanvasView {
   #describe(event) {
     const drawn = this.#drawn.get(event.target);
     if (!drawn) return this.#tooltip.hide();
-    const { cell } = drawn;
+    const { cell, kept } = drawn;
     const position = [...this.#root.children].indexOf(event.target) + 1;
     const lines =
       cell.text === null
@@ -91,12 +94,13 @@ export class CanvasView {
             `position ${position} · ${cell.isEnd ? "end of text" : JSON.stringify(cell.text)}`,
             `confidence ${cell.confidence.toFixed(3)} · forward ${cell.step + 1}`,
           ];
+    if (kept) lines.push("kept block");
     this.#tooltip.show(lines, event.target.getBoundingClientRect());
   }
 }
 
-/** What the colours and marks mean. */
-export function legend() {
+/** What the colours and marks mean, on the canvas of a model that writes in blocks or one that does not. */
+export function legend(inBlocks) {
   const key = (mark, label) => el("span", { class: "key" }, mark, label);
   const sample = (kind, text = "") => el("i", { class: `cell ${kind}`, text });
   return el(
@@ -109,6 +113,7 @@ export function legend() {
     ...BANDS.map(({ label }, band) => key(el("i", { class: `swatch c${band}` }), label)),
     key(sample("newline"), "line break"),
     key(sample("end"), "end of text"),
+    inBlocks ? key(sample("token kept", "kept"), "kept block: finished, computed no more") : null,
   );
 }
 

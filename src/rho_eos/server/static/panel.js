@@ -170,9 +170,11 @@ export class Panel {
     const cells = recording.cellsAt(count);
     const step = count ? recording.steps[count - 1] : null;
     const forward = count > this.#shown;
-    this.#canvas.draw(cells, step ? step.step : -2, forward && !reducedMotion.matches);
+    const block = recording.blockAt(count);
+    const animate = forward && !reducedMotion.matches;
+    this.#canvas.draw(cells, step ? step.step : -2, block ? block[0] : 0, animate);
     this.#shown = count;
-    this.#showLength(cells, scale);
+    this.#showLength(cells, block, scale);
     this.#showStep(step, count);
     this.#showFigures(recording.figuresAt(count));
     this.#showCharts(count, scale);
@@ -194,7 +196,7 @@ export class Panel {
       error,
       story,
       canvas,
-      legend(),
+      legend(this.#description.blocks !== null),
       el("dl", { class: "counters" }, ...COUNTERS.map(counter), cached),
     );
   }
@@ -262,17 +264,20 @@ export class Panel {
     this.#charts.length.show({ ...nothing, ...lengthAxis(scale.length), band: null });
   }
 
-  #showLength(cells, scale) {
+  #showLength(cells, block, scale) {
     const ends = cells.filter((cell) => cell.isEnd).length;
     const masks = cells.filter((cell) => cell.text === null).length;
     const shares = [cells.length - ends - masks, masks, ends];
     shares.forEach(
       (share, k) => (this.#parts.bar.children[k].style.width = `${(100 * share) / scale.length}%`),
     );
-    this.#parts.length.textContent = `L ${cells.length} · ${masks} MASK`;
+    const open = block ? `block ${block[0] + 1}–${block[1]}` : "";
+    const parts = [`L ${cells.length}`, `${masks} MASK`, open];
+    this.#parts.length.textContent = parts.filter(Boolean).join(" · ");
+    const kept = block ? `, ${open} open, ${block[0]} positions in kept blocks` : "";
     this.#parts.canvas.setAttribute(
       "aria-label",
-      `Canvas: ${cells.length} positions, ${masks} still MASK`,
+      `Canvas: ${cells.length} positions, ${masks} still MASK${kept}`,
     );
   }
 
@@ -303,7 +308,7 @@ export class Panel {
   #showFigures(figures) {
     for (const [name, , , format] of COUNTERS)
       this.#figures[name].textContent = format(figures[name]);
-    this.#showSavings(savings(figures));
+    this.#showSavings(savings(figures, this.#description.blocks !== null));
   }
 
   /** What the cache spared, where there was one. */
@@ -377,6 +382,6 @@ function describeStep(step, name, value) {
   return [
     `forward ${step.step + 1} · ${actionLabel(step)}`,
     `${name} ${value?.toFixed(3) ?? "–"} · L ${length}`,
-    ...(step.refresh ? [] : [`${step.computed} of ${step.exact} positions computed`]),
+    ...(step.computed === step.exact ? [] : [`${step.computed} of ${step.exact} positions computed`]),
   ];
 }

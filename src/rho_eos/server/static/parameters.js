@@ -25,11 +25,16 @@ export function readDescription(facts, schema) {
     const usual = name in defaults ? { ...spec, default: defaults[name] } : spec;
     return LENGTHS.includes(name) ? shortened(usual, facts.max_new_tokens) : usual;
   };
-  const axes = mapped(schema.axes, (parts) =>
-    mapped(parts, (part, name) => ({
+  const only = (object, isKept) =>
+    Object.fromEntries(Object.entries(object).filter(([name]) => isKept(name)));
+  const taken = (name, parameters) =>
+    only(parameters, (each) => !(facts.refused[name] ?? []).includes(each));
+  // What has no title is nothing that this model can be decoded with.
+  const axes = mapped(schema.axes, (parts, axis) =>
+    mapped(only(parts, (name) => name in facts.titles[axis]), (part, name) => ({
       ...part,
       presets: mapped(part.presets, rename),
-      parameters: mapped(rename(part.parameters), described),
+      parameters: mapped(rename(taken(name, part.parameters)), described),
       implied: mapped(facts.implied[name] ?? {}, (choices) => mapped(choices, rename)),
     })),
   );
@@ -38,9 +43,7 @@ export function readDescription(facts, schema) {
       ? { policy, given: rename(given) }
       : { policy: Object.keys(axes.policy)[0], given: {} },
   );
-  const { policy, ...given } = facts.infilling.start;
-  const infilling = { ...facts.infilling, start: { policy, given: rename(given) } };
-  return { ...facts, common: schema.common, axes, panels, infilling };
+  return { ...facts, common: schema.common, axes, panels };
 }
 
 /**

@@ -31,7 +31,7 @@ export class Recording {
       expansions: before.expansions + (step.change > 0),
       contractions: before.contractions + (step.change < 0),
       exact: before.exact + step.exact,
-      refreshes: before.refreshes + step.refresh,
+      refreshes: before.refreshes + (step.computed === step.exact),
     });
   }
 
@@ -65,6 +65,11 @@ export class Recording {
     return canvas.cells;
   }
 
+  /** The open block of a block diffusion model in the last of `count` steps, as [first, end]. */
+  blockAt(count) {
+    return count ? this.steps[count - 1].block : null;
+  }
+
   /** What it has cost after `count` steps; at the end, the server's own figures. */
   figuresAt(count) {
     const cells = this.cellsAt(count);
@@ -76,6 +81,7 @@ export class Recording {
       nfe: usage?.rho_eos.nfe ?? count,
       positions: usage?.rho_eos.positions_evaluated ?? this.#positionsAt(count),
       exact: usage?.rho_eos.positions_exact ?? exact,
+      reused: usage?.rho_eos.positions_reused ?? 0,
       refreshes: usage?.rho_eos.refreshes ?? refreshes,
       tokensPerForward: usage?.rho_eos.tokens_per_forward ?? (count ? committed / count : 0),
       eRatio: usage

@@ -79,14 +79,14 @@ export class Settings {
 
   /** Before given text, only policies that can stand there; without it, what there was before. */
   infill(infilling) {
-    const { policies, start } = this.#description.infilling;
+    const { able, usual } = this.#description.infilling;
     for (const option of this.#axes.policy.select.options) {
-      option.disabled = infilling && !policies.includes(option.value);
+      option.disabled = infilling && !able.includes(option.value);
       option.title = option.disabled ? "This policy cannot stand before text" : "";
     }
-    if (infilling && !policies.includes(this.state.policy)) {
+    if (infilling && !able.includes(this.state.policy)) {
       this.#replaced = this.state;
-      this.show(start);
+      this.show({ policy: usual, given: {} });
     } else if (!infilling && this.#replaced) {
       this.show(this.#replaced);
       this.#replaced = null;

@@ -53,15 +53,15 @@ export function resized(from, to) {
   return `the canvas ${from < to ? "grows" : "shrinks"} from ${from} to ${to} positions.`;
 }
 
-/** What the cache saved; nothing where every forward computed everything. */
-export function savings({ positions, exact, refreshes, nfe }) {
+/** What the cache saved; nothing where every forward computed everything. Blocks need no refresh. */
+export function savings({ positions, exact, reused, refreshes, nfe }, inBlocks) {
   if (positions === exact) return "";
   const share = Math.round((100 * positions) / exact);
+  const of = `${share}% of the ${number(exact)} positions that decoding without a cache computes`;
+  const kept = `${number(reused)} of the prompt were kept from earlier requests`;
+  if (inBlocks) return reused ? `${of}; ${kept}` : of;
   const often = `${number(refreshes)} refresh${refreshes === 1 ? "" : "es"}`;
-  return (
-    `${share}% of the ${number(exact)} positions that exact decoding computes, ` +
-    `with ${often} in ${count(nfe, "forward")}`
-  );
+  return `${of}, with ${often} in ${count(nfe, "forward")}`;
 }
 
 /** How a run ended. */

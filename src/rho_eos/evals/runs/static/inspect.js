@@ -10,6 +10,7 @@ const OF_THE_CACHE = [
   { key: "positions_exact", label: "exact" },
   { key: "refreshes", label: "refreshes" },
 ];
+const reused = run.samples.some((s) => s.positions_reused > 0);
 const COLUMNS = [
   { key: "id", label: "sample" },
   { key: "correct", label: "verdict", show: (s) => (s.correct ? "right" : "wrong") },
@@ -19,6 +20,7 @@ const COLUMNS = [
   { key: "nfe", label: "NFE" },
   { key: "positions_evaluated", label: "positions" },
   ...(cached ? OF_THE_CACHE : []),
+  ...(reused ? [{ key: "positions_reused", label: "reused" }] : []),
   { key: "tokens_per_forward", label: "tok/NFE", show: (s) => decimals(s.tokens_per_forward, 2) },
   { key: "adjustments", label: "Step" },
   { key: "finish_reason", label: "end" },
@@ -197,14 +199,15 @@ function showDetail(sample) {
   byId("detail").scrollTop = 0;
 }
 
-function curves(sample) {
-  if (sample.nfe === undefined) return [];
-  if (!sample.curves) {
+function curves({ nfe, trace }) {
+  if (nfe === undefined) return [];
+  if (!trace) {
     return [element("p", { className: "soft", textContent: "No curves: the run was made without --trace." })];
   }
-  const { rho, length, masks, computed, exact, refresh } = sample.curves;
-  const windows = refresh?.map((whole) => !whole);
-  const costs = exact && windows?.includes(true)
+  const over = (name) => trace.map((step) => step[name]);
+  const [rho, length, masks, computed, exact] = ["rho", "length", "masks", "computed", "exact"].map(over);
+  const windows = over("refresh").map((whole) => !whole);
+  const costs = computed.some((each, k) => each < exact[k])
     ? [
         element("h3", { textContent: "Positions computed, and without the cache (dashed), over steps" }),
         chart("positions over steps", Math.max(1, ...exact), [
@@ -227,15 +230,10 @@ function curves(sample) {
 
 /* The canvas, replayed: what was committed, then where every cell went, then what edits wrote. */
 
-function canvas({ steps, curves }) {
+function canvas({ trace: steps }) {
   if (!steps) return [];
   const title = element("h3", { textContent: "Canvas" });
-  // Records of earlier versions do not say where cells went when the length changed.
-  if (!steps.every((step) => step.committed && ("moved" in step || !step.change))) {
-    const text = "The canvas cannot be replayed: the trace is of an earlier version.";
-    return [title, element("p", { className: "soft", textContent: text })];
-  }
-  const frames = [Array.from({ length: curves.length[0] }, () => null)];
+  const frames = [Array.from({ length: steps[0].length }, () => null)];
   steps.forEach((step, k) => frames.push(applied(frames[k], step, k)));
   const cells = element("div", { id: "canvas", className: "cells" });
   const about = element("output", { className: "soft" });
@@ -260,7 +258,7 @@ function applied(before, { committed, moved, written }, k) {
   const after = moved.flatMap(([first, count]) =>
     first === null ? Array.from({ length: count }, () => null) : cells.slice(first, first + count),
   );
-  for (const [position, token] of written ?? [])
+  for (const [position, token] of written)
     after[position] = token === null ? null : { token, confidence: 1, forward: k + 1 };
   return after;
 }
