@@ -78,7 +78,8 @@ class LLM:
 
     def warm_up(self) -> None:
         """One small request, so that the first one that counts does not pay for first times."""
-        params = DecodeParams(policy="fixed", initial_length=8, max_new_tokens=8, steps=1)
+        length = {"initial_length": 8, "max_new_tokens": 8}
+        params = DecodeParams(policy="fixed", commit="quota", steps=1, **length)
         ids = {"prompt_token_ids": [self.special.eos]}
         self.generate([ids if self.tokenizer is None else "?"], params)
 
