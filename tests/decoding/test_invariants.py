@@ -101,7 +101,7 @@ def test_given_text_stays_gaps_are_filled_and_it_ends(
 
     def without_dashes(prompt: list[int], canvas: list[int], step: int) -> Guesses:
         guesses = script(prompt, canvas, step)
-        # ASCII only: a character of several bytes that lies across two gaps is in neither gap's text.
+        # ASCII only: a character of several bytes that lies across two gaps is in no gap's text.
         ascii_only = FIRST_BYTE + (guesses.token - FIRST_BYTE) % 128
         token = np.where(guesses.token < FIRST_BYTE, guesses.token, ascii_only)
         token = np.where(token == dash, dash + 1, token)
