@@ -91,6 +91,7 @@ def main() -> int:
     rows: dict[str, dict[str, Any]] = {"given": {"policy": "fixed"}}
     rows["given, window cache"] = {"policy": "fixed", "cache": "window"}
     rows |= {name: {"policy": "cal", **how} for name, how in SEARCHES.items()}
+    rows["cal by the suffix, patience 8, window cache"] = {"policy": "cal", "cache": "window"}
     shares = {}
     for name, how in rows.items():
         outputs = put_back(llm, wanted, how)
