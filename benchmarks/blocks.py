@@ -2,6 +2,7 @@
 
     python -m benchmarks.blocks                    # the embedded model, and a random SDAR-1.7B
     python -m benchmarks.blocks --layers 7         # a quarter of its layers: minutes, not hours
+    python -m benchmarks.blocks --rows 1           # one row at a time only
     python -m benchmarks.blocks --parts embedded   # only what is fast
 
 Four ways to decode the same tokens: finished blocks kept, and computed once more with the next
@@ -17,6 +18,8 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +81,9 @@ SDAR: dict[str, Any] = {
     "mask_token_id": 126336,
     "eos_token_id": 126081,
 }
-PROMPTS, BATCHES = (64, 1500), (1, 8)
+PROMPTS, BATCHES = (64, 1500), [1, 8]
+#: Two tokens a forward; random weights give no length, so the longest is taken.
+ANSWER: dict[str, Any] = {"max_new_tokens": 32, "steps_per_block": 2, "threshold": 1.0}
 #: (case, figure, at least): goals for prompts of 1,500.
 GOALS = {"positions": 5.0, "seconds": 4.0}
 
@@ -179,29 +184,32 @@ def duel(limit: int, console: Console) -> dict[str, Any]:
     return found
 
 
-def random_model(layers: int, console: Console) -> dict[str, Any]:
+@contextmanager
+def sdar(layers: int) -> Iterator[LLM]:
+    """Random weights in SDAR's shape, so many layers of it."""
     from rho_eos.models.family import find_family
 
-    found = {}
     family = find_family(SDAR)
     with tempfile.TemporaryDirectory() as folder:
         config = family.config.from_dict({**SDAR, "num_hidden_layers": layers})
         torch.manual_seed(0)
         family.masked_lm(config).bfloat16().save_pretrained(folder, max_shard_size="2GB")
-        llm = LLM(folder, dtype="float32", max_cache_megabytes=2048)
+        yield LLM(folder, dtype="float32", max_cache_megabytes=2048)
+
+
+def random_model(layers: int, batches: list[int], console: Console) -> dict[str, Any]:
+    found = {}
+    with sdar(layers) as llm:
         rng = np.random.default_rng(0)
         for length in PROMPTS:
-            for rows in BATCHES:
+            for rows in batches:
                 ids = [rng.integers(1000, 100_000, size=length).tolist() for _ in range(rows)]
                 prompts = [{"prompt_token_ids": each} for each in ids]
-                # Two tokens a forward; random weights give no length, so the longest is taken.
-                params = {"max_new_tokens": 32, "steps_per_block": 2, "threshold": 1.0}
                 name = f"SDAR-1.7B, {layers} layers, prompts of {length}, {rows} rows"
-                found[name] = compare(llm, prompts, params)
+                found[name] = compare(llm, prompts, ANSWER)
                 show(name, found[name], console)
                 if length == max(PROMPTS):
                     check_goals(found[name], console)
-        found["chat"] = chat(llm, console)
     return found
 
 
@@ -215,28 +223,36 @@ def check_goals(found: dict[str, Any], console: Console) -> None:
         )
 
 
-def chat(llm: LLM, console: Console, turns: int = 10) -> list[dict[str, Any]]:
-    """The same conversation twice: a turn's prompt is all that was said before, and 60 tokens."""
+def chat(layers: int, console: Console, turns: int = 10) -> list[dict[str, Any]]:
+    """The same conversation twice. It begins with a system prompt of 400 tokens, and a turn's
+    prompt is all that was said before and 60 tokens more."""
     rng = np.random.default_rng(1)
-    said = [rng.integers(1000, 100_000, size=60).tolist() for _ in range(turns)]
-    params = {"max_new_tokens": 32, "steps_per_block": 2, "threshold": 1.0}
+    system, *said = (
+        rng.integers(1000, 100_000, size=size).tolist() for size in [400] + [60] * turns
+    )
+    with sdar(layers) as llm:
+        return converse(llm, system, said, console)
 
+
+def converse(
+    llm: LLM, system: list[int], said: list[list[int]], console: Console
+) -> list[dict[str, Any]]:
     def talk(shares: bool) -> list[Output]:
-        history: list[int] = []
+        history = system
         outputs = []
         forget(llm)
         for turn in said:
             if not shares:
                 forget(llm)
             history = [*history, *turn]
-            [output] = llm.generate([{"prompt_token_ids": history}], params)
+            [output] = llm.generate([{"prompt_token_ids": history}], ANSWER)
             history = [*history, *output.token_ids]
             outputs.append(output)
         return outputs
 
     shared, alone = talk(True), talk(False)
-    table = Table(title="A chat of ten turns", title_justify="left")
-    for heading in ("turn", "prompt", "positions", "shared", "first token, s", "shared"):
+    table = Table(title=f"A chat of {len(said)} turns", title_justify="left")
+    for heading in ("turn", "prompt", "of it new", "positions", "shared", "first, s", "shared"):
         table.add_column(heading, justify="right")
     lines = []
     for number, (ours, theirs) in enumerate(zip(shared, alone, strict=True), 1):
@@ -248,6 +264,7 @@ def chat(llm: LLM, console: Console, turns: int = 10) -> list[dict[str, Any]]:
         table.add_row(
             f"{number}",
             f"{prompt:,}",
+            f"{prompt - ours.usage.positions_reused:,}",
             *(f"{cost:,}" for cost in costs),
             *(f"{each:.2f}" for each in seconds),
         )
@@ -259,9 +276,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--parts", default="embedded,duel,random", help="some of them")
+    parser.add_argument("--parts", default="embedded,duel,random,chat", help="some of them")
     parser.add_argument("--limit", type=int, default=10, help="problems a task")
     parser.add_argument("--layers", type=int, default=SDAR["num_hidden_layers"])
+    parser.add_argument("--rows", type=int, nargs="+", default=BATCHES, help="of the random model")
     parser.add_argument("--out", type=Path, default=Path("bench-blocks.json"))
     options = parser.parse_args()
     console, report = Console(), {}
@@ -270,7 +288,9 @@ def main() -> None:
     if "duel" in options.parts:
         report["duel"] = duel(options.limit, console)
     if "random" in options.parts:
-        report["random"] = random_model(options.layers, console)
+        report["random"] = random_model(options.layers, options.rows, console)
+    if "chat" in options.parts:
+        report["chat"] = chat(options.layers, console)
     options.out.write_text(json.dumps(report, indent=1))
 
 
