@@ -69,7 +69,8 @@ class WeightNames:
     def _converted(self, name: str, ours: str, source: str) -> tuple[Part, ...]:
         """What the one converter of a family that reads a name makes of it."""
         converter = next(each for each in self._converters if source in each.source_patterns)
-        first, *_, last = (*converter.operations, converter.operations[-1])
+        operations: list[Any] = converter.operations
+        first, last = operations[0], operations[-1]
         if isinstance(first, Split):
             targets = converter.target_patterns
             return tuple(Part(ours.replace(targets[0], target)) for target in targets)
