@@ -61,7 +61,7 @@ def test_alone(name: str, parity_model: Load) -> None:
 @pytest.mark.parametrize("name", EVERY)
 @torch.inference_mode()
 def test_padded(name: str, side: str, parity_model: Load) -> None:
-    """A 2D attention mask, as any transformers model takes it."""
+    """A 2D attention mask, as any transformers model takes it, with positions and without."""
     rows, expected = recorded(name)
     width = max(map(len, rows)) + 2
     ids = torch.full((len(rows), width), 2)
@@ -72,10 +72,11 @@ def test_padded(name: str, side: str, parity_model: Load) -> None:
         mask[index, where[index]] = 1
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     told = in_blocks(name, *range(len(rows)))
-    logits = parity_model(name)(ids, attention_mask=mask, position_ids=positions, **told).logits
-    assert logits.isfinite().all()
-    for index, row in enumerate(expected):
-        torch.testing.assert_close(logits[index, where[index]], row, rtol=0, atol=TOLERANCE)
+    for given in (positions, None):
+        logits = parity_model(name)(ids, attention_mask=mask, position_ids=given, **told).logits
+        assert logits.isfinite().all()
+        for index, row in enumerate(expected):
+            torch.testing.assert_close(logits[index, where[index]], row, rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 1, 0, 2, 0)], ids=str)

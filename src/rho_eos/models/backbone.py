@@ -95,6 +95,10 @@ class BidirectionalStack:
         hidden = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         if position_ids is None:
             position_ids = torch.arange(hidden.shape[1], device=hidden.device).unsqueeze(0)
+            if attention_mask is not None and attention_mask.dim() == 2:
+                # Blocks are counted from the first token of a row, not from padding before it.
+                padding = attention_mask.long().argmax(dim=1, keepdim=True)
+                position_ids = (position_ids - padding).clamp(min=0)
         visible = None
         if kwargs.get("rows") is None:
             visible = self._visible(position_ids, len(hidden), block_length, block_offsets)
