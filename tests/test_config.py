@@ -101,6 +101,18 @@ def test_defaults_for_many_requests_concern_a_policy_that_has_them() -> None:
         DecodeParams.from_mapping(merged(defaults, {"policy": "fixed", "preset": "sym"}))
 
 
+def test_a_parameter_that_stands_for_a_rule_beats_the_rule_of_the_defaults() -> None:
+    """As a number of steps does for a model that is usually decoded by another rule."""
+    for defaults in ({"commit": "editing", "threshold": 0.7}, {"commit": "klass"}):
+        chosen = DecodeParams.from_mapping(merged(defaults, {"steps_per_block": 4}))
+        assert chosen.commit == "quota"
+        assert chosen.threshold == defaults.get("threshold", 1.0)  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="no parameter 'steps'"):  # a rule that was named stays
+        DecodeParams.from_mapping(merged({}, {"commit": "klass", "steps": 4}))
+    with pytest.raises(UserError, match="unknown parameter 'stepz'"):
+        DecodeParams.from_mapping(merged({"commit": "klass"}, {"stepz": 4}))
+
+
 def test_defaults_are_the_published_ones() -> None:
     params = DecodeParams()
     assert params.region == (0.4, 0.8)

@@ -30,7 +30,7 @@ FAMILIES = {
 RULES: list[dict[str, Any]] = [
     {"commit": "threshold", "threshold": 0.3},
     {"commit": "threshold", "threshold": 0.2, "sub_block_length": 2},
-    {"commit": "quota", "steps_per_block": 3, "threshold": 0.4},
+    {"commit": "quota", "steps_per_block": 3, "threshold": 0.4, "spread": "first"},
     {"commit": "quota", "steps_per_block": 3, "threshold": 1.0, "spread": "even"},
     {"commit": "editing", "threshold": 0.3, "editing_threshold": 0.2, "max_post_steps": 3},
 ]

@@ -197,18 +197,23 @@ def parts_of(given: Mapping[str, Any]) -> Parts:
     policy = find_policy(chosen("policy", DEFAULT_POLICY))
     cache = find_cache(chosen("cache", NO_CACHE))
     if policy.rule is None:
-        implied = (
-            name
-            for name, rule in COMMITS.all().items()
-            if any(given.get(each) is not None for each in rule.implied_by)
-        )
-        default = next(implied, DEFAULT_COMMIT)
+        default = _implied_commit(given) or DEFAULT_COMMIT
         return Parts(policy, COMMITS.find(chosen("commit", default)), cache)
     if chosen("commit", policy.name) != policy.name:
         raise UserError(
             f"policy {policy.name} has a commit rule of its own, so commit is not taken"
         )
     return Parts(policy, policy.rule, cache)
+
+
+def _implied_commit(given: Mapping[str, Any]) -> str | None:
+    """The commit rule that one of these parameters stands for; None: they stand for none."""
+    from rho_eos.decoding.registry import COMMITS
+
+    for name, rule in COMMITS.all().items():
+        if any(given.get(each) is not None for each in rule.implied_by):
+            return name
+    return None
 
 
 @cache
@@ -251,18 +256,23 @@ def merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any
     """A request's own parameters over defaults that were given for many requests.
 
     Where it names another policy, rule or cache than the defaults do, those defaults that only the
-    others have do not concern it. None means "not given", except where it is a value of the
-    parameter.
+    others have do not concern it. A parameter that the rule of the defaults does not have, and that
+    stands for another rule, names that rule. None means "not given", except where it is a value of
+    the parameter.
     """
     from rho_eos.decoding.registry import find_policy
     from rho_eos.decoding.schema import parameters
 
     said = {name: value for name, value in own.items() if value is not None}
     both = {**defaults, **said}
+    policy = find_policy(both.get("policy") or DEFAULT_POLICY)
+    usual = "commit" not in said and both.get("commit") is not None and policy.rule is None
+    implied = _implied_commit(said) if usual else None
+    if implied and not said.keys() <= composed(parts_of(both)).model_fields.keys():
+        both["commit"] = said["commit"] = implied
     chosen = any(name in said for name in ("policy", "commit", "cache"))
     if not chosen and len(said) == len(own):
         return both
-    policy = find_policy(both.get("policy") or DEFAULT_POLICY)
     if chosen and "commit" not in said and policy.rule is not None:
         both.pop("commit", None)
     known = composed(parts_of(both)).model_fields
