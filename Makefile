@@ -35,7 +35,7 @@ $(DEV): $(READY) docs/requirements.txt
 demo: $(READY) ## ρ-EOS beside fixed length and DAEDAL on the embedded model
 	@$(BIN)/python examples/demo.py
 
-packages: ## the Debian packages that some tests need: bubblewrap, chromium, systemd
+packages: ## the Debian packages that some tests need: bubblewrap, chromium, g++, systemd
 	@PYTHON="$(PYTHON)" .ci/packages
 
 test: packages $(DEV) ## all tests; the last line says what could not be tried on this machine

@@ -13,7 +13,12 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / ".ci" / "packages"
 SHELL = shutil.which("sh") or "/bin/sh"
-NEEDED = {"bwrap": "bubblewrap", "chromium": "chromium", "systemd-analyze": "systemd"}
+NEEDED = {
+    "bwrap": "bubblewrap",
+    "chromium": "chromium",
+    "systemd-analyze": "systemd",
+    "g++": "g++",
+}
 
 
 class Machine:
@@ -58,7 +63,7 @@ def machine(tmp_path: Path) -> Machine:
     ("user", "apt", "sudo", "there", "installed"),
     [
         (0, True, False, set(NEEDED), set()),
-        (0, True, False, {"chromium"}, {"bubblewrap", "systemd"}),
+        (0, True, False, {"chromium"}, {"bubblewrap", "g++", "systemd"}),
         (1000, True, True, set(), set(NEEDED.values())),  # a sudo that asks for no password
         (1000, True, False, set(), set()),
         (0, False, False, set(), set()),

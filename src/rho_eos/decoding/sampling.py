@@ -67,7 +67,7 @@ def choose(logits: torch.Tensor, draws: Draws) -> torch.Tensor:
     sampled = np.flatnonzero(draws.temperature > 0)
     if len(sampled):
         everywhere = len(sampled) == len(logits)
-        index = torch.from_numpy(sampled).to(logits.device)
+        index = to_device(sampled, logits.device)
         scores = logits if everywhere else logits[index]
         chosen[index] = _draw(scores, draws, sampled)
     return chosen
@@ -75,14 +75,14 @@ def choose(logits: torch.Tensor, draws: Draws) -> torch.Tensor:
 
 def _draw(logits: torch.Tensor, draws: Draws, rows: np.ndarray) -> torch.Tensor:
     def column(values: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(values[rows]).to(logits.device)[:, None]
+        return to_device(values[rows], logits.device)[:, None]
 
     temperature = column(np.maximum(draws.temperature, COLDEST))
     # exp((l - max) / T): the largest is 1, so nothing overflows however cold it is.
     weights = (logits - logits.amax(-1, keepdim=True)).div_(temperature).exp_()
     limited = np.flatnonzero((draws.top_k[rows] > 0) | (draws.top_p[rows] < 1))
     if len(limited):
-        index = torch.from_numpy(limited).to(logits.device)
+        index = to_device(limited, logits.device)
         few = weights if len(limited) == len(rows) else weights[index]
         own = rows[limited]
         weights[index] = keep_likeliest(few, draws.top_k[own], draws.top_p[own])
@@ -103,9 +103,9 @@ def keep_likeliest(
     vocabulary = weights.shape[-1]
     looked_at = min(vocabulary, max(looked_at, int(top_k.max()))) if on_cpu else vocabulary
     ranked = weights.topk(looked_at).values
-    at_most = torch.from_numpy(np.where(top_k > 0, np.minimum(top_k, vocabulary), vocabulary))
-    at_most = at_most.to(weights.device)[:, None]
-    share = torch.from_numpy(top_p).to(weights.device)[:, None]
+    most = np.where(top_k > 0, np.minimum(top_k, vocabulary), vocabulary)
+    at_most = to_device(most, weights.device)[:, None]
+    share = to_device(top_p, weights.device)[:, None]
     shares = ranked.cumsum(-1)
     inside = shares.gather(-1, (at_most - 1).clamp_max(looked_at - 1))
     whole = torch.where(at_most > looked_at, weights.sum(-1, keepdim=True), inside)
@@ -157,3 +157,13 @@ def argmax(scores: torch.Tensor) -> torch.Tensor:
 
 def _block_size(vocabulary: int) -> int:
     return math.gcd(vocabulary, 128)
+
+
+def to_device(array: np.ndarray, device: torch.device) -> torch.Tensor:
+    """A copy on the device, in order with all else that is asked of it, and not waited for where
+    that is safe.
+
+    CUDA has taken a copy of ordinary memory before it returns. MPS reads the memory later, when the
+    array may be gone and something else there, so on MPS the copy is waited for.
+    """
+    return torch.from_numpy(array).to(device, non_blocking=device.type == "cuda")

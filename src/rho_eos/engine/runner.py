@@ -16,6 +16,7 @@ import torch
 
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.prediction import Prediction
+from rho_eos.decoding.sampling import to_device
 from rho_eos.engine.batch import PackedBatch, RowInput, pack
 from rho_eos.engine.cores import LONG_OPERATION, at_once, shares
 from rho_eos.engine.forward import Asked
@@ -247,7 +248,7 @@ class ModelRunner:
             return self.onto_vocabulary(hidden).float()
 
     def _on_device(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(self.device, non_blocking=True)
+        return to_device(array, self.device)
 
 
 def guided(logits: torch.Tensor, without: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

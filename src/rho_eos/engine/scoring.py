@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from rho_eos.decoding.sampling import to_device
 from rho_eos.engine.batch import RowInput
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.runner import ModelRunner
@@ -42,8 +43,8 @@ def score(runner: ModelRunner, rows: Sequence[Masked]) -> list[np.ndarray]:
 @torch.inference_mode()
 def _score(runner: ModelRunner, rows: Sequence[Masked], parallel: int) -> list[np.ndarray]:
     batch = runner.pack([row.input(runner.special.mask) for row in rows])
-    target = torch.from_numpy(np.concatenate([row.answer[row.mask] for row in rows]))
-    target = target.to(runner.device)[:, None]
+    answers = np.concatenate([row.answer[row.mask] for row in rows])
+    target = to_device(answers, runner.device)[:, None]
     parts = [
         logits.gather(-1, target[part])[:, 0] - logits.logsumexp(-1)
         for part, logits in runner.logits(batch, parallel)

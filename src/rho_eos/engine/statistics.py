@@ -11,7 +11,7 @@ import torch
 
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.prediction import Needs, Prediction
-from rho_eos.decoding.sampling import choose, draws_for, joined
+from rho_eos.decoding.sampling import choose, draws_for, joined, to_device
 from rho_eos.engine.batch import PackedBatch
 from rho_eos.engine.forward import Asked
 from rho_eos.engine.row import Row
@@ -55,15 +55,15 @@ class Statistics:
         self.asks_top = (counts > 0)[batch.owners]
         self.top = int(counts.max(initial=0))  # so many are kept for all that ask
         # EOS and the other ends are hidden where a minimum length is not reached, or text follows.
-        self.ends = torch.tensor(special.ends, device=device)
+        self.ends = to_device(np.array(special.ends), device)
         self.own_ends = {  # of requests that name further ones
-            number: torch.tensor(row.special.ends, device=device)
+            number: to_device(np.array(row.special.ends), device)
             for number, (row, _) in enumerate(asked)
             if row.special.stops
         }
         hideable = dict.fromkeys((special.mask, *special.ends))
         hideable |= dict.fromkeys(stop for row, _ in asked for stop in row.special.stops)
-        self.never_or_later = torch.tensor([*hideable], device=device)
+        self.never_or_later = to_device(np.array([*hideable]), device)
         # Behind the columns of everybody come the likeliest tokens, then their probabilities.
         self.kept = torch.zeros((len(batch.positions), COLUMNS + 2 * self.top), device=device)
         expected = [each.tokens for _, each in asked]
@@ -107,7 +107,7 @@ class Statistics:
             kept[asks, ENTROPY] = torch.special.entr(probabilities[asks]).sum(-1)
         asks = self._index(self.asks_expected[part])
         if len(asks):
-            expected = torch.from_numpy(self.expected[part]).to(self.device)[asks]
+            expected = to_device(self.expected[part], self.device)[asks]
             kept[asks, EXPECTED] = probabilities[asks, expected]
 
     def predictions(self) -> list[Prediction]:
@@ -172,4 +172,4 @@ class Statistics:
         return before
 
     def _index(self, flags: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(np.flatnonzero(flags)).to(self.device)
+        return to_device(np.flatnonzero(flags), self.device)

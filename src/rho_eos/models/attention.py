@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+
+from rho_eos.decoding.sampling import to_device
 
 PACKED = "rho_eos_packed"
 
@@ -51,8 +54,8 @@ class Offsets:
     @classmethod
     def of(cls, spans: Sequence[Span], device: torch.device) -> "Offsets":
         counts, keys = ([getattr(span, name) for span in spans] for name in ("count", "keys"))
-        ends = torch.tensor([[0, *counts], [0, *keys]], dtype=torch.int32).cumsum(1).int()
-        queries, kept = ends.to(device, non_blocking=True)
+        ends = np.cumsum([[0, *counts], [0, *keys]], axis=1, dtype=np.int32)
+        queries, kept = to_device(ends, device)
         return cls(queries, kept, max(counts, default=0), max(keys, default=0))
 
 
@@ -91,12 +94,26 @@ def packed_attention(
     outputs = [
         next(together)
         if mask is None and rows.offsets is not None
-        else scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, scale=scaling, enable_gqa=grouped
-        )
+        else _one_span(q, k, v, mask, scaling, grouped)
         for q, k, v, mask in parts
     ]
     return torch.cat(outputs, dim=2).transpose(1, 2), None
+
+
+def _one_span(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float | None,
+    grouped: bool,
+) -> torch.Tensor:
+    if query.device.type == "mps" or torch.version.hip is not None:
+        # Strided ones gave wrong values there, without an error.
+        query, key, value = (each.contiguous() for each in (query, key, value))
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=scale, enable_gqa=grouped
+    )
 
 
 _Part = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]
