@@ -18,27 +18,29 @@ Covered, by the backends `bubblewrap` and `namespaces`:
   namespaces, mounts, tracing or memory of other processes, and none of the memory that no limit
   counts, which is System V shared memory, message queues, memfd and extended attributes;
 - a verdict that does not depend on what the code can reach. The tests run in a process of their
-  own (`inside/judge.py`). The code is asked to call its functions and sends back values; the
-  tests, which it never sees, compare them and report on a pipe that it never had. What it does to
-  its interpreter, its output, its exit status or its descriptors is its own affair, and an object
-  of its own class is neither equal to a plain value nor can one be calculated with. It does not
-  steer the tests either: an assertion of theirs that failed stays failed, whoever caught it (a
-  block or a caller of the code), no call ends an iteration of theirs, and nothing that it sends
-  is taken for an address in their memory.
+  own (`inside/judge.py`), in an empty folder, with a home where no file can be, and with a fixed
+  list of modules. They call functions of the code by name, and what comes back is read as plain
+  values (`inside/plain.py`): None, bool, int, float, complex, str, bytes, list, tuple, set,
+  frozenset and dict, of exactly these types, at most 100 containers in one another and 64 MiB.
+  Anything else comes back as an opaque object that equals nothing, is neither true nor false, and
+  can only be passed back. The code asks the tests nothing, and never sees them. What it does to
+  its interpreter, its output, its exit status or its descriptors is its own affair;
+- an assertion of the tests that failed stays failed, whatever catches or hides its error, and
+  every error that leaves the tests is a failure.
 
-What tests may do with the code, and what is different from one process: plain values, containers
-and some types of the standard library and numpy are copied, and arguments that were changed in
-place are changed; functions, classes, objects, iterators, coroutines and errors work from afar.
-An object is compared and calculated with only if the other one is an object of the code, too; a
-class of the code cannot be inherited from; output and input of the code cannot be redirected; a
-name that the tests assign is not seen by the code; `StopIteration` comes out of `next`, `send` and
-`throw` only, and is a `RuntimeError` from any other call.
+What tests can do with the code: call its functions and classes with plain values, with those
+functions, and with objects that came from it; and read its names. A value of a subclass comes back
+as what it is a subclass of, a number of numpy as Python's own. An error is one of the same class
+where that is one of Python's usual ones, else of its nearest base; an end of an iteration or of
+the process is no more than an error. Arguments are copies: what the code does to them in place is
+not seen. Methods, attributes, generators and coroutines are not served: a function of the code
+has to return what they give, as a plain value.
 
 Not covered:
 
 - code that recognises its tests. It sees the arguments of each call, so it can hold a table of
-  answers; where a test asks the answer itself (`f(x).startswith(…)`, `f(x) == g(x)`), the code
-  answers; and a helper that the tests neither define nor import is the code's;
+  answers; where a test compares two answers of the code (`f(x) == g(x)`), both are the code's; and
+  a helper that the tests neither define nor import is the code's;
 - without tests, `ok` says that the last line was reached, and a program that looks for the pipe
   can claim that;
 - holes in the kernel, and side channels such as timing;

@@ -1,146 +1,145 @@
-"""Solutions that turn the flow of their tests, or send messages of their own making."""
+"""Solutions that send answers of their own making, or turn the flow of their tests.
+
+The solution is wrong each time: where the tests want 2, it has no 2 to give.
+"""
+
+import textwrap
 
 import pytest
 
-from rho_sandbox import DEFAULT_LIMITS, Backend
+from rho_sandbox import DEFAULT_LIMITS, Backend, run_python
+from tests.attack import LONG
+from tests.sandbox.forgeries import FORGERIES, PRELUDE, SPEAK
 from tests.sandbox.hostile import judged
 
-#: Wrong solution, right one, and tests whose flow the wrong one tries to turn.
-FLOWS = {
-    "an end of iteration, taken for their own by `map` and `all`": (
-        "def f(x): raise StopIteration",
-        "def f(x): return 2 * x",
-        "assert all(map(lambda case: f(case[0]) == case[1], [(1, 2), (3, 6)]))",
-    ),
-    "an end of iteration of another name, in a loop": (
-        "class Fine(StopIteration): pass\ndef f(x): raise Fine",
-        "def f(x): return 2 * x",
-        "def check(x):\n    assert f(x) == 2 * x\nfor _ in map(check, [1, 2]): pass",
-    ),
-    "an end of iteration by a property": (
-        "class f:\n    @property\n    def value(self): raise StopIteration",
-        "class f:\n    value = 2",
-        "assert all(map(lambda thing: thing.value == 2, [f()]))",
-    ),
-    "a block that hides errors": (
-        """
-        class f:
-            value = 1
-            def __enter__(self): return self
-            def __exit__(self, *a): return True
-        """,
-        """
-        class f:
-            value = 2
-            def __enter__(self): return self
-            def __exit__(self, *a): return False
-        """,
-        "with f() as thing:\n    assert thing.value == 2",
-    ),
-    "a block made of a generator that hides errors": (
-        """
+BOTH = [Backend.BUBBLEWRAP, Backend.NAMESPACES]
+#: Each in one of the sandboxes, in turns; at length in both.
+ROUND = [(b, name) for n, name in enumerate(FORGERIES) for b in (BOTH if LONG else [BOTH[n % 2]])]
+
+
+@pytest.mark.parametrize(("backend", "name"), ROUND, indirect=["backend"])
+def test_a_forged_answer_is_not_a_pass(backend: Backend, name: str) -> None:
+    code, tests = FORGERIES[name]
+    result = judged(backend, PRELUDE + textwrap.dedent(code), tests)
+    assert not result.ok and "REACHED" not in result.stdout + result.stderr, result
+
+
+#: What shows that the forgeries above do what they say: they bring the judge an honest answer.
+HONEST = {
+    "bytes of one's own": "def f(x): return Raw(b'i' + size(1) + b'\\2')",
+    "an answer of one's own": "def f(x): return Answer(('value', 2))",
+    "all that is said": f"{SPEAK}\ndef f(x): speak(real_write(('value', 2), None), stay=True)",
+}
+
+
+@pytest.mark.parametrize("how", HONEST)
+def test_the_means_of_forgery_work(backend: Backend, how: str) -> None:
+    result = judged(backend, PRELUDE + HONEST[how], "assert f(2) == 2", DEFAULT_LIMITS)
+    assert result.ok, result
+
+
+#: Tests that hide their own failure: the right solution passes them, the wrong one does not.
+HIDING = {
+    "by `finally`": """
+        def t():
+            try:
+                assert f(1) == 2
+            finally:
+                return
+        t()
+    """,
+    "by `suppress`": """
         import contextlib
-        @contextlib.contextmanager
-        def f():
-            with contextlib.suppress(BaseException):
-                yield 1
-        """,
-        "import contextlib\n@contextlib.contextmanager\ndef f():\n    yield 2",
-        "import contextlib\nwith contextlib.ExitStack() as stack:\n"
-        "    assert stack.enter_context(f()) == 2",
-    ),
-    "a caller that hides what it is told": (
-        "def f(callback):\n    try:\n        callback(1)\n    except BaseException:\n        pass",
-        "def f(callback):\n    callback(2)",
-        "def callback(x):\n    assert x == 2\nf(callback)",
-    ),
-    "a decorator that hides what it is told": (
-        """
-        def f(function):
-            def quiet(*a):
-                try: return function(1)
-                except AssertionError: return None
-            return quiet
-        """,
-        "def f(function): return function",
-        "@f\ndef check(x):\n    assert x == 2\ncheck(2)",
-    ),
-    "a reader of a generator that hides how it ended": (
-        """
-        def f(numbers):
-            try: return [next(numbers), numbers.send(1), next(numbers)]
-            except BaseException: return []
-        """,
-        "def f(numbers): return [next(numbers), numbers.send(2)]",
-        "def numbers():\n    assert (yield 1) == 2\n    yield 3\nf(numbers())",
-    ),
-    "an error that says the test is to be skipped": (
-        "import unittest\ndef f(): raise unittest.SkipTest('later')",
-        "def f(): return 2",
-        """
-        import unittest
-        class Test(unittest.TestCase):
-            def test(self):
-                self.assertEqual(f(), 2)
-        run = unittest.TestResult()
-        unittest.defaultTestLoader.loadTestsFromTestCase(Test).run(run)
-        assert run.testsRun == 1 and run.wasSuccessful()
-        """,
-    ),
-    "an array that lies where the tests have their numbers": (
-        """
-        class f:
-            @property
-            def __array_interface__(self):
-                place = id(2) + 24
-                return {"data": (place, False), "shape": (1,), "typestr": "<i4", "version": 3}
-        """,
-        "import numpy\ndef f(): return numpy.array([2])",
-        "import numpy\nassert numpy.asarray(f()).ravel()[0] == 2",
-    ),
-}
-
-
-@pytest.mark.parametrize("flow", FLOWS)
-def test_the_flow_of_the_tests_is_their_own(backend: Backend, flow: str) -> None:
-    wrong, right, tests = FLOWS[flow]
-    result = judged(backend, wrong, tests)
-    assert not result.ok, result
-    honest = judged(backend, right, tests, DEFAULT_LIMITS)
-    assert honest.ok, honest
-
-
-#: What is sent in place of an answer, by a solution that writes its own messages.
-MESSAGES = {
-    "an array of objects": '("array", "<i4", (1,), [Address()])',
-    "an array of anything": '("array", "O", (1,), [Address()])',
-    "an array of arrays": '("array", "(2,)i4", (1,), [2])',
-    "the module of the tests": '("module", "tests")',
-    "a module of the sandbox": '("module", "inside.judge")',
-}
-
-
-@pytest.mark.parametrize("message", MESSAGES)
-def test_a_message_leads_to_no_memory_and_no_module(backend: Backend, message: str) -> None:
-    code = f"""
-    import sys
-    class Address:
-        @property
-        def __array_interface__(self):
-            place = id(2) + 24
-            return {{"data": (place, False), "shape": (1,), "typestr": "<i4", "version": 3}}
-    class Forged:
-        pass
-    library = sys.modules["inside.library"]
-    describe = library.describe
-    library.describe = lambda v: {MESSAGES[message]} if type(v) is Forged else describe(v)
-    def f(change):
+        with contextlib.suppress(Exception):
+            assert f(1) == 2
+    """,
+    "in a group": """
         try:
-            change(Forged(), "expected", 1)
-        except BaseException:
+            assert f(1) == 2
+        except* AssertionError:
             pass
-        return Forged()
+    """,
+    "in a message": """
+        try:
+            assert f(1) == 2, 1 / 0
+        except ZeroDivisionError:
+            pass
+    """,
+    "in a message that the solution makes": """
+        try:
+            assert f(1) == 2, f(0)
+        except ValueError:
+            pass
+    """,
+    "in a finalizer": """
+        class T:
+            def __del__(self):
+                assert f(1) == 2
+        T()
+    """,
+    "in an iteration": """
+        class T:
+            def __getitem__(self, place):
+                assert f(1) == 2, [][0]
+                raise IndexError
+        list(T())
+    """,
+    "in an attribute": """
+        class T:
+            @property
+            def x(self):
+                assert f(1) == 2, T.nothing
+        hasattr(T(), "x")
+    """,
+    "in a framework": """
+        import unittest
+        class T(unittest.TestCase):
+            def test(self):
+                assert f(1) == 2
+        T("test").run(unittest.TestResult())
+    """,
+}
+
+
+@pytest.mark.parametrize("how", HIDING)
+def test_an_assertion_that_failed_stays_failed(backend: Backend, how: str) -> None:
+    tests = textwrap.dedent(HIDING[how]).strip()
+    for answer in (2, 1):
+        code = f"def f(x):\n    if x == 0: raise ValueError('hide')\n    return {answer}"
+        result = run_python(code, tests=tests, backend=backend)
+        assert result.ok == (answer == 2), result
+    assert "AssertionError\nin test: assert f(1) == 2" in result.stderr
+
+
+def test_tests_run_where_the_code_has_no_files(backend: Backend) -> None:
+    """It leaves modules and settings in all places that it can write to."""
+    code = """
+    import os
+    for name in ("random", "numpy", "statistics", "sitecustomize", "usercustomize", "inside"):
+        for folder in (".", os.environ["HOME"], "/tmp", "/dev/shm", "tests", "/sandbox/tests"):
+            try:
+                os.makedirs(folder, exist_ok=True)
+                open(f"{folder}/{name}.py", "w").write("raise SystemError('REACHED')")
+            except OSError:
+                pass
+    def f(): return os.listdir(".")
     """
-    reached = "answer = f(setattr)\nassert expected == 1 or type(answer) is not type(f)"
-    result = judged(backend, code, f"expected = 2\n{reached}")
-    assert not result.ok, result
+    tests = """
+    import random, statistics
+    assert "random.py" in f() and random.random() < 1
+    os = random._os  # tests may not import it, and some of what they may import has it
+    assert os.listdir(".") == [] and os.path.expanduser("~") != "/sandbox"
+    for path in ("random.py", "tests/random.py", os.path.expanduser("~/random.py")):
+        try:
+            open(path)
+        except OSError:
+            continue
+        raise SystemError(path)
+    try:
+        open("mine", "w")
+    except OSError:
+        done = True
+    assert done
+    """
+    result = judged(backend, code, tests, DEFAULT_LIMITS)
+    assert result.ok, result

@@ -96,9 +96,10 @@ def test_an_answer_does_not_decide_whether_it_is_right(backend: Backend, answer:
                 except (AssertionError, TypeError, ValueError):
                     continue
                 print("PASSED", base, question.__name__)
+        print("ALL ASKED")
         """)
     result = judged(backend, program, tests)
-    assert result.ok and result.stdout == "", result
+    assert result.stdout == "ALL ASKED\n" and not result.ok, result
 
 
 def test_expected_values_are_nowhere_in_the_memory_of_the_code(backend: Backend) -> None:
@@ -127,49 +128,17 @@ def test_expected_values_are_nowhere_in_the_memory_of_the_code(backend: Backend)
     assert seen.ok, "the search does not find what is there"
 
 
-def test_what_the_tests_hand_over_does_not_lead_to_them(backend: Backend) -> None:
-    code = """
-    def reach(function, thing, generator):
-        names = ["__globals__", "__code__", "__class__", "__dict__", "gi_frame", "__closure__"]
-        reached = []
-        for target in (function, thing, generator, thing.method):
-            for name in names:
-                try:
-                    value = getattr(target, name)
-                except (AttributeError, PermissionError):
-                    continue
-                if "Remote" not in str(value) and "mappingproxy" not in str(value):
-                    reached.append(name)
-        peer = function._peer
-        for operation, arguments in {
-            "getattr": ("text", "format"),
-            "call": (print, "x"),
-            "name": ("secret",),
-            "dir": (thing,),
-            "setattr": (type(thing), "x", 1),
-            "len": ("text",),
-        }.items():
-            try:
-                reached.append((operation, peer.request(operation, *arguments)))
-            except (PermissionError, KeyError, TypeError):
-                pass
-        return reached, function(20), thing.method(), next(generator)
-    """
-    tests = """
-    secret = 3
-    class Thing:
-        def method(self):
-            return 5
-    assert reach(lambda x: x + secret, Thing(), (n for n in [7])) == ([], 23, 5, 7), reach(
-        lambda x: x + secret, Thing(), (n for n in [7]))
-    """
-    result = judged(backend, code, tests)
-    assert result.ok, result
-
-
 def test_what_is_no_message_ends_the_tests_without_a_pass(backend: Backend) -> None:
     """Also where a test catches everything."""
-    noise = (b"", b"=" * 40, b"=i" + b"\xff" * 8, b"=x(\x02\0\0\0sz", b"#N", b"=[", b"=E1")
+    noise = (
+        b"",
+        b"=" * 40,
+        b"i" + b"\xff" * 8,
+        b"(\x02\0\0\0s",
+        b"N",
+        b"[\1\0\0\0",
+        b"1" + bytes(4),
+    )
     for message in noise:
         code = f"""
         import os

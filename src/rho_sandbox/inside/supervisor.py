@@ -8,6 +8,9 @@ It starts the untrusted code (`solution.py`) and, where there are tests, a secon
 memory. The verdict comes from the second, on a pipe that the first never had.
 """
 
+# ruff: noqa: PTH102, PTH106
+# pathlib would take longer to import than this file to run, and it is imported for every run.
+
 from __future__ import annotations
 
 import marshal
@@ -18,7 +21,7 @@ import signal
 import sys
 import time
 
-from . import isolate, judge, output, peer, seccomp, solution
+from . import isolate, judge, output, plain, seccomp, solution
 
 TYPE_CHECKING = False  # importing `typing` would take longer than all that this file does
 if TYPE_CHECKING:
@@ -109,7 +112,7 @@ class Supervisor:
     def without_tests(self) -> tuple[int, bool] | None:
         """The code's exit status and whether its last line was reached; None if none is wanted."""
         reader, writer = os.pipe()
-        code = self.start(lambda: self.work(peer.Wire(reader, writer)))
+        code = self.start(lambda: self.work(plain.Wire(reader, writer)))
         os.close(writer)
         if not self.wait_for(code):
             return None
@@ -117,10 +120,12 @@ class Supervisor:
 
     def with_tests(self) -> tuple[int, bool] | None:
         """An exit status, and whether all tests passed."""
+        empty = empty_folder()
         questions, answers = os.pipe(), os.pipe()
-        near, far = peer.Wire(answers[0], questions[1]), peer.Wire(questions[0], answers[1])
+        near, far = plain.Wire(answers[0], questions[1]), plain.Wire(questions[0], answers[1])
 
         def serve() -> None:
+            os.close(empty)
             near.close()
             self.work(far)
 
@@ -128,7 +133,7 @@ class Supervisor:
         far.close()
         tests = receive(self.control)
         reader, writer = os.pipe()
-        judging = self.start(lambda: self.judge(tests, near, writer))
+        judging = self.start(lambda: self.judge(tests, near, writer, empty))
         os.close(writer)
         near.close()
         if not self.wait_for(code, judging):
@@ -158,14 +163,16 @@ class Supervisor:
                 os._exit(1)
         return pid
 
-    def work(self, wire: peer.Wire) -> None:
+    def work(self, wire: plain.Wire) -> None:
         solution.redirect_stdin(self.job["stdin"])
         self.limit()
         if self.job["backend"] != "unsafe":
             isolate.keep_signals_inside()
         solution.work(self.job["code"], self.job["has_tests"], wire)
 
-    def judge(self, tests: str, wire: peer.Wire, verdict: int) -> None:
+    def judge(self, tests: str, wire: plain.Wire, verdict: int, folder: int) -> None:
+        os.fchdir(folder)
+        os.environ["HOME"] = os.environ["TMPDIR"] = os.devnull  # below it there can be no file
         self.limit()
         judge.judge(tests, wire, verdict)
 
@@ -198,6 +205,14 @@ class Supervisor:
             if pid == 0:
                 return
             self.ended[pid] = os.waitstatus_to_exitcode(status)
+
+
+def empty_folder() -> int:
+    """A folder that has no name any more: nothing can ever be put into it, by nobody."""
+    os.mkdir("tests")
+    handle = os.open("tests", os.O_RDONLY | os.O_DIRECTORY)
+    os.rmdir("tests")
+    return handle
 
 
 def read_now(descriptor: int) -> bytes:

@@ -80,8 +80,13 @@ class Mbpp(CodeTask):
         tests = "\n".join(sample.data["test_list"])
         return fill(self.template, text=sample.data["text"], tests=tests)
 
+    def program(self, sample: Sample, code: str) -> str:
+        """The set-up builds objects of the answer's own classes (mbpp/367), and so runs where these
+        are. It holds no answers."""
+        return f"{code}\n{sample.data['test_setup_code']}"
+
     def tests(self, sample: Sample) -> str:
-        return "\n".join([sample.data["test_setup_code"], *sample.data["test_list"]])
+        return "\n".join(sample.data["test_list"])
 
     def reference(self, sample: Sample) -> str:
         return str(sample.data["code"]).replace("\r\n", "\n")
