@@ -84,7 +84,7 @@ def test_wrong_answers_come_first_and_the_first_is_open(page: "Page") -> None:
     expect(page.locator("#name")).to_have_text("run <b>1")
     expect(page.locator("#about")).to_contain_text("4 answers, 2 wrong")
     summary = page.locator("#summary").inner_text()
-    assert "66.7 ± 33.3" in summary and "tiny-mbpp" in summary
+    assert "66.7 [20.8, 93.9]" in summary and "tiny-mbpp" in summary
 
 
 def test_texts_are_shown_to_the_letter_and_never_run(page: "Page") -> None:

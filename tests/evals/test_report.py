@@ -2,11 +2,13 @@
 
 import csv
 import io
+import itertools
 import statistics
 
 import pytest
 
 from rho_eos.evals.runs.report import summarise, summary_table
+from rho_eos.evals.runs.stats import pass_at
 from rho_eos.evals.runs.table import Table
 from tests.evals.runs import line
 
@@ -36,6 +38,34 @@ def test_repeats_do_not_count_as_further_samples_and_sessions_take_their_time() 
     assert "4×3" in summary_table([("run", [triple])]).markdown()
 
 
+def test_pass_at_k_is_the_share_of_choices_of_k_answers_that_hold_a_right_one() -> None:
+    for asked in range(1, 7):
+        for right in range(asked + 1):
+            answers = [True] * right + [False] * (asked - right)
+            for k in range(1, asked + 1):
+                chosen = [any(each) for each in itertools.combinations(answers, k)]
+                assert pass_at(right, asked, k) == pytest.approx(statistics.mean(chosen))
+
+
+def test_repeats_give_pass_at_k_and_a_task_may_give_scores() -> None:
+    right = {0: [True, False, False, False, False], 1: [False] * 5}
+    lines = [
+        line(n, correct=each, id=f"{n}#{k}", repeat=k, score=0.5 * each)
+        for n, answers in right.items()
+        for k, each in enumerate(answers)
+    ]
+    [summary] = summarise(lines)
+    assert {k: each.mean for k, each in summary.pass_at.items()} == pytest.approx(
+        {2: 0.2, 4: 0.4, 5: 0.5}
+    )
+    assert summary.score is not None and summary.score.mean == pytest.approx(0.05)
+    table = summary_table([("run", [summary])])
+    cells = dict(zip(table.columns, table.rows[0], strict=True))
+    assert cells["pass@4 %"].startswith("40.0 [") and cells["score %"].startswith("5.0 [")
+    [once] = summarise([line(0), line(1)])
+    assert not once.pass_at and once.score is None
+
+
 def test_tasks_are_summed_up_apart_and_runs_stand_together() -> None:
     lines = [line(0), line(0, correct=False, task="tiny-math")]
     table = summary_table([("a", summarise(lines)), ("b", summarise(lines))])
@@ -47,7 +77,7 @@ def test_tasks_are_summed_up_apart_and_runs_stand_together() -> None:
 def test_without_a_model_there_are_no_costs_to_show() -> None:
     gold = {key: value for key, value in line(0).items() if key != "nfe"}
     [row] = summary_table([("gold", summarise([gold]))]).rows
-    assert row[3] == "100.0" and set(row[4:]) == {"–"}
+    assert row[3].startswith("100.0 [20.7") and set(row[4:]) == {"–"}
 
 
 def test_a_run_with_the_cache_shows_both_costs_and_its_refreshes() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from rho_eos.base.errors import UserError, shown
-from rho_eos.base.plugins import load_entry_points
+from rho_eos.base.plugins import is_ours, load_entry_points
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Registry(Generic[T]):
                 f"{shown(name)} is no name for a {self.kind}: use letters, digits, . _ -"
             )
         with self._lock:
-            if not _is_ours(home):
+            if not is_ours(home):
                 self._load(others=False)  # or it could take a name of ours
             if self._homes.get(name, home) != home:
                 raise UserError(
@@ -75,7 +75,7 @@ class Registry(Generic[T]):
 
     def is_foreign(self, name: str) -> bool:
         """Whether it is not ours."""
-        return not _is_ours(self._homes[name])
+        return not is_ours(self._homes[name])
 
     def _load(self, others: bool = True) -> None:
         with self._lock:
@@ -87,7 +87,3 @@ class Registry(Generic[T]):
             if others and not self._others_loaded:
                 self._others_loaded = True
                 load_entry_points(self.group, self._register)
-
-
-def _is_ours(home: str) -> bool:
-    return home.startswith("rho_eos.")

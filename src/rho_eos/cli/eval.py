@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,9 @@ def evaluate(
         None, metavar="FILE", help="A task described in a YAML file; may be given repeatedly."
     ),
     sweep: Path | None = typer.Option(
-        None, help="A YAML file of several policies by name; each gets a folder in --out."
+        None,
+        help="A YAML file of several policies by name, or of a grid of values; each run gets a "
+        "folder in --out.",
     ),
     ray: options.RayAddress = None,
     ray_actors: options.RayActors = None,
@@ -52,49 +53,57 @@ def evaluate(
     from rho_eos.evals.runs.evaluation import Evaluation, evaluate, find_data
     from rho_eos.evals.runs.report import summary_table, write_summary
     from rho_eos.evals.runs.sources import AnswerSource, GoldAnswers, ModelAnswers
-    from rho_eos.evals.runs.sweep import params_of, read_sweep
+    from rho_eos.evals.runs.sweep import Point, params_of, read_sweep
     from rho_eos.evals.runs.table import show
+    from rho_eos.evals.runs.tidy import TIDY, write_tidy
     from rho_eos.evals.tasks.task_file import read_task_file
 
     out, names = measured.folder, tuple(measured.task_names)
     file_tasks = tuple(read_task_file(path) for path in task_file or [])
-    policies = {out: params_of(decode_options)}
+    points: dict[Path, Point] = {out: (params_of(decode_options), None)}
     if sweep is not None:
-        policies = {
-            out / name: params for name, params in read_sweep(sweep, decode_options).items()
-        }
+        points = {out / name: point for name, point in read_sweep(sweep, decode_options).items()}
     cells = {
         folder: Evaluation(
             tasks=(*names, *file_tasks),
-            engine=engine if params else None,
+            engine=(engine.replaced(model=model) if model else engine) if params else None,
             params=params,
             selection=measured.selection,
             data=find_data(names, measured.data),
         )
-        for folder, params in policies.items()
+        for folder, (params, model) in points.items()
     }
+    models = list(dict.fromkeys(model for _, model in points.values()))
     console = Console(stderr=True, highlight=False)
 
-    @cache
-    def open_model() -> AnswerSource:
-        with console.status(f"loading {engine.model}"):
-            return ModelAnswers(open_executor(ray, ray_actors, engine))
+    loaded: dict[str, AnswerSource] = {}
 
     def run(cell: Evaluation, folder: Path) -> "list[Line]":
-        source = open_model if cell.engine else GoldAnswers
+        def source() -> AnswerSource:
+            config = cell.engine
+            if config is None:
+                return GoldAnswers()
+            if config.model not in loaded:
+                loaded.clear()  # two models need not fit at once
+                with console.status(f"loading {config.model}"):
+                    loaded[config.model] = ModelAnswers(open_executor(ray, ray_actors, config))
+            return loaded[config.model]
+
         with _bars(console, folder.name) as show_progress:
             return evaluate(cell, folder, source, measured.unsafe_code, show_progress)
 
-    summaries = []
-    for folder, cell in cells.items():
+    summaries = {}
+    # Each model is loaded once: its runs come one after the other.
+    for folder in sorted(cells, key=lambda each: models.index(points[each][1])):
         try:
-            summaries.append((folder.absolute().name, write_summary(folder, run(cell, folder))))
+            summaries[folder] = write_summary(folder, run(cells[folder], folder))
         except KeyboardInterrupt:
             console.print(f"rho-eos: interrupted; {CONTINUE}")
             return 130
-    table = summary_table(summaries)
+    table = summary_table([(folder.absolute().name, summaries[folder]) for folder in cells])
     if sweep is not None:
         table.write(out / "table")
+        write_tidy(out / TIDY, cells)
     show(table, "terminal")
     return 0
 

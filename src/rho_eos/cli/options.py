@@ -35,6 +35,9 @@ InOrder = Annotated[
 ]
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be run.")]
+Panels = Annotated[
+    bool, typer.Option("--panels", help="Also write each panel of a figure into a file of its own.")
+]
 
 # Of commands that can run on a cluster.
 RayAddress = Annotated[

@@ -19,11 +19,12 @@ def reproduce(
         None, help="Lengths: paper, or tiny (a quarter; default for embedded models)."
     ),
     dry_run: options.DryRun = False,
+    panels: options.Panels = False,
 ) -> int:
     """Make the tables and figures of the ρ-EOS paper (arXiv 2601.22527) with a model of yours.
 
     Runs what a table needs and is not there yet: tables share runs, and an interrupted command goes
-    on where it stopped. Markdown, CSV, LaTeX and JSON, PNG and SVG go to --out, with an index.md.
+    on where it stopped. Markdown, CSV, LaTeX, JSON, PNG, SVG and PDF go to --out, with an index.md.
     For LLaDA-8B-Instruct and LLaDA-1.5 the published numbers stand beside ours.
 
     [bold]Examples[/bold]
@@ -39,7 +40,7 @@ def reproduce(
 
     chosen = choose_profile(engine.model, profile)
     plans = make_plans(target, chosen, measured.task_names)
-    study = make_study(engine, measured, plans)
+    study = make_study(engine, measured, plans, panels)
 
     def results_of(study: Any, finished: Any) -> Any:
         return reproduce(study, chosen, plans, finished)

@@ -15,14 +15,22 @@ if TYPE_CHECKING:
     from rho_eos.evals.studies.study import Cell, Plan, Result, Study, Watch
 
 
-def make_study(config: EngineConfig, measured: Measured, plans: "Sequence[Plan]") -> "Study":
+def make_study(
+    config: EngineConfig, measured: Measured, plans: "Sequence[Plan]", panels: bool
+) -> "Study":
     """What all runs of the plans have in common."""
     from rho_eos.evals.runs.evaluation import find_data
     from rho_eos.evals.studies.study import Study
 
     tasks = list(dict.fromkeys(task for plan in plans for task in plan.tasks))
     data = find_data(tasks, measured.data)
-    return Study(config=config, folder=measured.folder, selection=measured.selection, data=data)
+    return Study(
+        config=config,
+        folder=measured.folder,
+        selection=measured.selection,
+        data=data,
+        panels=panels,
+    )
 
 
 def run_study(

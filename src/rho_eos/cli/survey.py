@@ -29,6 +29,7 @@ def survey(
         "be given repeatedly. Without it: threshold=0.999,0.9 and cache=none,window.",
     ),
     dry_run: options.DryRun = False,
+    panels: options.Panels = False,
 ) -> int:
     """Compare policies from several initial lengths, and say which one suits a model.
 
@@ -49,7 +50,7 @@ def survey(
 
     asked = listed(policies), listed(lengths), _values(varied or [])
     plan = plan_survey(name, measured.task_names or usual_tasks(engine.model), *asked)
-    study = make_study(engine, measured, [plan])
+    study = make_study(engine, measured, [plan], panels)
     return run_study(study, [plan], run_survey, f"{name}.md", dry_run, measured.unsafe_code)
 
 

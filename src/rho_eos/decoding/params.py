@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from pydantic import create_model, model_validator
 
 from rho_eos.base.errors import UserError, did_you_mean
+from rho_eos.base.plugins import code_of
 from rho_eos.base.settings import FewIds, FewTexts, Settings, is_optional, setting
 
 if TYPE_CHECKING:
@@ -164,6 +165,13 @@ class DecodeParams(Settings):
     def recorded(self) -> dict[str, Any]:
         """What an answer depends on, for files that say how it was made."""
         return self.model_dump(mode="json")
+
+    def code(self) -> dict[str, str]:
+        """Of its parts from outside a hash of their code, on which an answer depends as well."""
+        assert self.parts is not None
+        parts = self.parts._asdict().items()
+        codes = {f"{axis} {each.name}": code_of(each) for axis, each in parts if each is not None}
+        return {f"code of {name}": code for name, code in codes.items() if code is not None}
 
     @property
     def least_room(self) -> int:

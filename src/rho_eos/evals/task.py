@@ -36,17 +36,26 @@ class Selection(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """The verdict on one answer: what was found in it, and why it is right or wrong."""
+    """The verdict on one answer: what was found in it, and why it is right or wrong.
+
+    A score from 0 to 1 may stand beside that, where an answer can be partly right.
+    """
 
     correct: bool
     extracted: str | None
     detail: str
+    score: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.score is not None and not 0 <= self.score <= 1:  # so is NaN refused
+            raise UserError.of("score", self.score, "a number from 0 to 1, or None")
 
 
 class Task(ABC):
     """A benchmark. Tasks do not change, so several threads may use one at once.
 
-    A simple task has a name, `load`, `prompt`, `grade` and `gold`; all else has a default.
+    A simple task has a name, `load`, `prompt`, `grade` and `gold`; all else has a default. One that
+    has `messages` or `ask` needs no `prompt`.
     """
 
     name: str
@@ -61,9 +70,9 @@ class Task(ABC):
     def load(self, path: Path | None = None, limit: int | None = None) -> list[Sample]:
         """All samples, or at least the first `limit`: of the file at `path`, or of its own."""
 
-    @abstractmethod
     def prompt(self, sample: Sample) -> str:
         """The question, as one user message; `answer_prefix` follows it."""
+        raise UserError(f"the task {self.name} has no prompt for {sample.id}")
 
     @abstractmethod
     def grade(self, sample: Sample, text: str) -> Grade:
@@ -76,6 +85,17 @@ class Task(ABC):
     def messages(self, sample: Sample) -> list[dict[str, str]]:
         """The chat that asks for the answer: one turn, as the published protocol has no system."""
         return [{"role": "user", "content": self.prompt(sample)}]
+
+    def ask(self, sample: Sample) -> dict[str, Any]:
+        """What is asked for a sample: the fields of `rho_eos.text.ask.Ask`.
+
+        A task that overrides it may give a `suffix` or a `template` to fill, and under `params`
+        decoding parameters of this sample, which beat those of the run.
+        """
+        return {
+            "prompt": {"messages": self.messages(sample)},
+            "answer_prefix": self.answer_prefix,
+        }
 
     def identity(self) -> dict[str, Any]:
         """What decides its questions and verdicts beside its name; noted with every run of it.

@@ -94,10 +94,12 @@ class GenerateJob(FileJob):
         """What a line of the results says about where it comes from."""
         asked = {name: given for name, given in item.ask.items() if name != "params"}
         prompt = json.dumps(asked, sort_keys=True, ensure_ascii=False)
+        code = item.ask["params"].code()
         return {
             "prompt_hash": blake2b(prompt.encode(), digest_size=16).hexdigest(),
             "model_hash": self.model_hash,
             "params": item.ask["params"].recorded(),
+            **({"code": code} if code else {}),
         }
 
     def difference(self, item: Item, line: Line) -> str:
@@ -107,8 +109,10 @@ class GenerateJob(FileJob):
         if line.get("model_hash") != asked["model_hash"]:
             return "that another model gave, or this one in another precision"
         untraced = {"trace": None}  # which changes no answer
-        begun = line["params"] if isinstance(line.get("params"), dict) else {}
-        changed = differences({**begun, **untraced}, {**asked["params"], **untraced})
+        begun, now = (
+            {**_said(each, "params"), **untraced, **_said(each, "code")} for each in (line, asked)
+        )
+        changed = differences(begun, now)
         return f"that was made with {changed[0]}" if changed else ""
 
     def open(self, results: ResultFile, until_the_end: ExitStack) -> Answer:
@@ -151,6 +155,11 @@ def trace_lines(output: Output) -> list[Line]:
     return [
         {"object": "rho_eos.step", "id": output.id, **record.as_dict()} for record in output.trace
     ]
+
+
+def _said(line: Line, name: str) -> Line:
+    """What a line says of how it was made; lines may come from anywhere."""
+    return line[name] if isinstance(line.get(name), dict) else {}
 
 
 def _with_parameters(line: Mapping[str, Any]) -> dict[str, Any]:

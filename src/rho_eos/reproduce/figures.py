@@ -25,11 +25,11 @@ BINS = 50  # of a curve over the share of all steps
 
 
 def write_figures(study: Study, plan: Plan) -> None:
-    """PNG and SVG of each figure that is made of this plan's answers."""
+    """PNG, SVG and PDF of each figure that is made of this plan's answers."""
     with style.applied():
         made = scatter(study, plan) if plan.name == "scatter" else curves(study, plan)
         for name, figure in made.items():
-            style.save(figure, study.folder / name)
+            style.save(figure, study.folder / name, study.panels)
 
 
 def curves(study: Study, plan: Plan) -> dict[str, Any]:
@@ -59,7 +59,8 @@ def rho_over_steps(fixed: dict[int, list[Line]], task: str) -> Any:
         axes.plot(curve.x, curve.mean, color=colours[length], label=f"{length}")
     axes.set(xlabel="denoising steps made (%)", xlim=(0, 100), title=f"ρ at fixed lengths, {task}")
     _rho_axis(axes)
-    style.legend_beside(axes, "canvas length\n(tokens)")
+    band = style.nothing(), "band: middle half\nof the samples"
+    style.legend_beside(axes, "canvas length\n(tokens)", band)
     return figure
 
 

@@ -21,11 +21,12 @@ FIGURE_TITLES = {
     "e-ratio": "E_ratio against N_token, sample by sample",
     "convergence": "Convergence of ρ: fixed lengths, and ρ-EOS from several initial lengths",
 }
+SHOWN = "accuracy with its 95% interval, all else mean ± standard error over samples."
 BEST_FIXED = (
     "The best fixed length is the one with the highest accuracy on these very samples (the cheaper "
     "of equals): nobody knows it beforehand, so this is the hardest opponent. Acc is a difference "
-    "in points, costs are multiples; intervals are paired bootstraps, p is exact (McNemar's test "
-    "for accuracy, the sign test for costs)."
+    "in points, costs are multiples; intervals are Newcombe's for accuracy and paired bootstraps "
+    "for costs, p is exact (McNemar's test for accuracy, the sign test for costs)."
 )
 
 
@@ -72,7 +73,7 @@ def table_of(study: Study, profile: Profile, plan: Plan) -> Result:
 
 def _note(study: Study, profile: Profile, plan: Plan) -> str:
     asked = study.samples_note()
-    notes = [f"{study.config.model}, {asked}; mean ± standard error over samples."]
+    notes = [f"{study.config.model}, {asked}; {SHOWN}"]
     if profile is not PAPER:
         notes.append(
             f"Lengths are those of the profile {profile.name}: L_init {profile.lengths[0]}, "
@@ -120,7 +121,7 @@ def write_index(study: Study) -> None:
         ),
         "\n## Figures\n",
         *(
-            f"![{title}]({name}.png)\n\n{title} · [SVG]({name}.svg)\n"
+            f"![{title}]({name}.png)\n\n{title} · [SVG]({name}.svg) · [PDF]({name}.pdf)\n"
             for name, title in FIGURE_TITLES.items()
             if (folder / f"{name}.png").exists()
         ),

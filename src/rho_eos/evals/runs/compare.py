@@ -1,9 +1,10 @@
 """Is a run better than another? Paired tests on the samples that both have answered.
 
 p is exact: McNemar's test for accuracy, on the samples that only one of the two got right, and the
-sign test for costs, on the samples that cost one of them less. The change of a mean comes with its
-95% interval from the paired bootstrap. Where samples were asked repeatedly their averages are
-compared, and McNemar's test is the sign test on those.
+sign test for costs, on the samples that cost one of them less. 95% intervals are Newcombe's for
+accuracy, and of the paired bootstrap for costs. Where samples were asked repeatedly their averages
+are compared, and McNemar's test is the sign test on those. A dash stands where nothing differed,
+since then there is nothing to test.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from rho_eos.base.errors import UserError
 from rho_eos.evals.runs import stats
-from rho_eos.evals.runs.report import COSTS, per_sample, summarise, summary_table
+from rho_eos.evals.runs.report import COSTS, NONE, per_sample, summarise, summary_table
 from rho_eos.evals.runs.run_folder import SETTINGS, Line, read_samples
 from rho_eos.evals.runs.table import Table
 
@@ -30,7 +31,7 @@ class Change:
     metric: str
     samples: int
     change: float  # of accuracy: the difference; of a cost: a multiple of the baseline's
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
     better: int  # samples: more often right, or cheaper
     worse: int
 
@@ -40,11 +41,15 @@ class Change:
 
     def cells(self) -> list[str]:
         """For the columns of a table from `metric` on."""
-        form, scale, sign = ("{:+.1f}", 100, "") if self.metric == ACCURACY else ("{:.2f}", 1, "×")
-        change, low, high = (form.format(scale * x) for x in (self.change, *self.interval))
+        form, scale, sign = ("{:.2f}", 1, "×") if self.metric in COSTS else ("{:+.1f}", 100, "")
+        change = sign + form.format(scale * self.change)
+        interval = NONE
+        if self.interval is not None:
+            interval = " to ".join(form.format(scale * x) for x in self.interval)
         p = "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
-        counts = f"{self.better}", f"{self.worse}"
-        return [self.metric, f"{self.samples}", f"{sign}{change}", f"{low} to {high}", *counts, p]
+        differed = self.better + self.worse > 0
+        counts = f"{self.better}", f"{self.worse}", p if differed else NONE
+        return [self.metric, f"{self.samples}", change, interval, *counts]
 
 
 def compare(lines: Sequence[Line], baseline: Sequence[Line]) -> list[Change]:
@@ -59,6 +64,8 @@ def compare(lines: Sequence[Line], baseline: Sequence[Line]) -> list[Change]:
     if not shared:
         return []
     metrics = {ACCURACY: "correct"}
+    if all("score" in line for side in sides for line in side):
+        metrics["score"] = "score"
     if all("nfe" in line for side in sides for line in side):
         cached = any(summary.cached for side in sides for summary in summarise(side))
         names = (*COMPARED, "exact") if cached else COMPARED
@@ -73,9 +80,9 @@ def _change(metric: str, ours: Sequence[float], theirs: Sequence[float]) -> Chan
     """Values of the same samples. More is better of accuracy, less of a cost."""
     gains = [a - b for a, b in zip(ours, theirs, strict=True)]
     more, less = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-    if metric == ACCURACY:
-        change, interval = stats.mean_of(gains).mean, stats.mean_interval(gains)
-        return Change(metric, len(gains), change, interval, better=more, worse=less)
+    if metric not in COSTS:
+        gain = stats.share_change(ours, theirs)
+        return Change(metric, len(gains), gain.mean, gain.interval, better=more, worse=less)
     ratio, interval = stats.ratio_of_means(ours, theirs).mean, stats.ratio_interval(ours, theirs)
     return Change(metric, len(gains), ratio, interval, better=less, worse=more)
 
@@ -103,13 +110,18 @@ def runs_table(runs: Sequence[Run]) -> Table:
     return summary_table([(name, summarise(lines)) for name, lines in runs])
 
 
-def tests_table(runs: Sequence[Run]) -> Table:
-    """Every run against the first, task by task and metric by metric."""
-    baseline, *others = runs
+def tests_table(runs: Sequence[Run], against: str | None = None) -> Table:
+    """Every run against one of them, by default the first, task by task and metric by metric."""
+    names = [name for name, _ in runs]
+    if against is not None and against not in names:
+        raise UserError.of("against", against, f"one of {', '.join(names)}")
+    baseline = runs[names.index(against) if against else 0]
+    others = [run for run in runs if run is not baseline]
     tasks = dict.fromkeys(line["task"] for line in baseline[1])
     rows = [row for task in tasks for row in tests_of(task, baseline, others)]
     if not rows:
-        raise UserError(f"no run has a sample in common with the first, {baseline[0]}")
+        which = baseline[0] if against else f"the first, {baseline[0]}"
+        raise UserError(f"no run has a sample in common with {which}")
     return Table(COLUMNS, rows, labels=4)
 
 

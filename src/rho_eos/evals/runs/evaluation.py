@@ -20,8 +20,11 @@ from typing import Any
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import FinishReason, Output
+from rho_eos.base.plugins import code_of
 from rho_eos.config import EngineConfig
-from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.params import DecodeParams, merged
+from rho_eos.decoding.policy import Infills
+from rho_eos.decoding.registry import policies
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.evals import Sample, Task, find_task, task_names
 from rho_eos.evals.files import fingerprint
@@ -86,6 +89,9 @@ class Evaluation:
             # A block diffusion model has defaults of its own, which then decide the results.
             preparer = Preparer(open_checkpoint(self.engine), self.engine)
             params = preparer.decide(Ask(params=params))
+        code = {} if params is None else params.code()
+        codes = {f"code of task {task.name}": code_of(type(task)) for task in tasks}
+        code |= {name: each for name, each in codes.items() if each is not None}
         return {
             "model": model,
             "tasks": [task.name for task in tasks],
@@ -95,6 +101,7 @@ class Evaluation:
                 for key, value in task.identity().items()
             },
             "params": {"policy": "gold"} if params is None else params.recorded(),
+            **({"code": code} if code else {}),
             **self.selection.model_dump(),
             "data": {f"{task} data": fingerprint([path]) for task, path in self.data.items()},
         }
@@ -155,12 +162,32 @@ def make_questions(task: Task, evaluation: Evaluation) -> list[Question]:
         params = params and params.replaced(seed=params.seed + repeat)
         for sample in samples:
             id = sample.id if repeats == 1 else f"{sample.id}#{repeat}"
-            prompt = {"messages": task.messages(sample)}
-            ask = {"prompt": prompt, "params": params, "answer_prefix": task.answer_prefix}
+            asked = task.ask(sample)
+            ask = {**asked, "params": _params_of(sample, params, asked)}
             questions.append(Question(id=id, ask=ask, task=task, sample=sample, repeat=repeat))
     if not questions:
         raise UserError(f"the task {task.name} has no samples")
     return questions
+
+
+def _params_of(
+    sample: Sample, params: DecodeParams | None, asked: Mapping[str, Any]
+) -> DecodeParams | None:
+    """The parameters of a run with those that its task gives for one sample."""
+    if params is None:
+        return None
+    try:
+        if own := asked.get("params"):
+            given = merged(params.model_dump(exclude_unset=True), own)
+            params = DecodeParams.from_mapping(given)
+        if Ask(**{**asked, "params": params}).is_gap and "policy" not in params.model_fields_set:
+            fills = [name for name, each in policies().items() if issubclass(each, Infills)]
+            raise UserError(
+                f"policy is missing: gaps are to be filled, by one of {', '.join(fills)}"
+            )
+    except UserError as error:
+        raise UserError(f"{sample.id}: {error}") from error
+    return params
 
 
 def _choose(task: Task, evaluation: Evaluation) -> list[Sample]:
@@ -232,13 +259,26 @@ def _line(question: Question, answer: Output) -> Line:
         "correct": grade.correct,
         "extracted": grade.extracted,
         "detail": grade.detail,
+        **({} if grade.score is None else {"score": grade.score}),
         "finish_reason": answer.finish_reason.value,
         **({} if answer.finish_reason is FinishReason.GOLD else answer.usage.as_dict()),
-        "prompt": "\n\n".join(message["content"] for message in task.messages(sample)),
+        "prompt": shown_ask(question.ask),
         "reference": task.gold(sample),
         "text": answer.text,
         **({"trace": trace} if trace else {}),
     }
+
+
+def shown_ask(ask: Mapping[str, Any]) -> str:
+    """What was asked, for a reader: of a chat its messages, and ___ where a suffix leaves a gap."""
+    prompt = ask.get("prompt") or ""
+    prompt = prompt.get("messages", prompt) if isinstance(prompt, Mapping) else prompt
+    if not isinstance(prompt, str):
+        turns = all(isinstance(each, Mapping) for each in prompt)
+        prompt = "\n\n".join(each["content"] for each in prompt) if turns else f"{prompt}"
+    template, suffix = ask.get("template"), ask.get("suffix")
+    asked = "\n\n".join(f"{part}" for part in (prompt, template) if part)
+    return asked if suffix is None else f"{asked}___{suffix}"
 
 
 def find_data(tasks: Sequence[str], given: Sequence[str]) -> dict[str, Path]:

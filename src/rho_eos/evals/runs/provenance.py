@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from rho_eos.base.plugins import code_of
 from rho_eos.config import EngineConfig
 from rho_eos.evals.files import fingerprint
 from rho_eos.models.loading import Checkpoint, open_checkpoint
@@ -26,12 +27,15 @@ def model_identity(config: EngineConfig, checkpoint: Checkpoint | None = None) -
     checkpoint = checkpoint or open_checkpoint(config)
     folder, special = checkpoint.folder.absolute(), checkpoint.special
     placement = describe(config, checkpoint, choose_device(config.device))
+    family: Any = checkpoint.family.config
+    code = code_of(family)
     return {
         "model": config.model,
         "revision": folder.name if folder.parent.name == "snapshots" else config.revision,
         "weights": _weights(checkpoint),
         **placement.identity(),
         **({"blocks": asdict(checkpoint.blocks)} if checkpoint.blocks else {}),
+        **({"code of the family": code} if code else {}),
         "special_tokens": [special.mask, special.eos, special.end_of_turn],
     }
 

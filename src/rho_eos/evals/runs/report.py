@@ -1,16 +1,17 @@
-"""What a run showed: the metrics of docs/method.md §7, each a mean over samples with its error.
+"""What a run showed: the metrics of docs/method.md §7, each a mean over samples.
 
-Repeats of a sample are averaged first: they are not further samples, and must not make an error
-smaller than it is. E_ratio is the ratio of the averages.
+Accuracy comes with its 95% interval, all else with its standard error. Repeats of a sample are
+averaged first: they are not further samples, and must not make an error smaller than it is. E_ratio
+is the ratio of the averages.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rho_eos.evals.runs.run_folder import Line, write_json
-from rho_eos.evals.runs.stats import Estimate, mean_of, ratio_of_means
+from rho_eos.evals.runs.stats import Estimate, mean_of, pass_at, ratio_of_means, share_of
 from rho_eos.evals.runs.table import Table
 
 #: Column: the field of a line, and its decimals. E_ratio, of the first two, stands behind them.
@@ -41,6 +42,8 @@ class TaskSummary:
     costs: dict[str, Estimate]
     e_ratio: Estimate | None
     seconds: float  # T_runtime of one repeat: generation, without loading the model
+    pass_at: dict[int, Estimate] = field(default_factory=dict)  # k -> pass@k, of repeats
+    score: Estimate | None = None  # where the task gives one beside right and wrong
 
     @property
     def reused(self) -> bool:
@@ -75,15 +78,32 @@ def _summarise_task(task: str, lines: list[Line]) -> TaskSummary:
     known = set.intersection(*(set(line) for line in lines)) if asked else set()
     fields = ["correct", *(field for field, _ in COSTS.values() if field in known)]
     values = {field: list(per_sample(lines, field).values()) for field in fields}
-    costs = {field: mean_of(each) for field, each in values.items()}
-    accuracy = costs.pop("correct")
+    costs = {name: mean_of(each) for name, each in values.items() if name != "correct"}
     repeats = len({line["repeat"] for line in lines})
+    scored = all("score" in line for line in lines)
+    score = share_of(list(per_sample(lines, "score").values())) if scored else None
     e_ratio = ratio_of_means(values["e_token"], values["n_token"]) if asked else None
     last: dict[int, float] = {}  # when the last answer came, in each session that was needed
     for line in lines:
         last[line["session"]] = max(last.get(line["session"], 0.0), line["elapsed"])
     seconds = sum(last.values()) / repeats
-    return TaskSummary(task, len(values["correct"]), repeats, accuracy, costs, e_ratio, seconds)
+    accuracy, passed = share_of(values["correct"]), _pass_at(lines)
+    samples = len(values["correct"])
+    return TaskSummary(task, samples, repeats, accuracy, costs, e_ratio, seconds, passed, score)
+
+
+def _pass_at(lines: Iterable[Line]) -> dict[int, Estimate]:
+    """pass@k for 2, 4, 8, … and all repeats, as far as every sample was asked so often."""
+    answers: dict[str, list[bool]] = defaultdict(list)
+    for line in lines:
+        answers[line["sample"]].append(line["correct"])
+    most = min(map(len, answers.values()))
+    ks = sorted({2**power for power in range(1, most.bit_length()) if 2**power <= most} | {most})
+    return {
+        k: share_of([pass_at(sum(each), len(each), k) for each in answers.values()])
+        for k in ks
+        if k > 1
+    }
 
 
 def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]], heading: str = "run") -> Table:
@@ -97,18 +117,24 @@ def summary_table(runs: Sequence[tuple[str, Sequence[TaskSummary]]], heading: st
         hidden |= {"reused"}
     costs = [column for column in COSTS if column not in hidden]
     rows.sort(key=lambda row: tasks.index(row[1].task))
-    columns = [heading, "task", "n", "Acc %", *costs[:2], "E_ratio %", *costs[2:], "seconds"]
-    return Table(columns, [_cells(*row, costs) for row in rows], labels=2)
+    ks = sorted({k for _, summary in rows for k in summary.pass_at})
+    scores = ["score %"] if any(summary.score for _, summary in rows) else []
+    columns = [heading, "task", "n", "Acc %", *scores, *(f"pass@{k} %" for k in ks)]
+    columns += [*costs[:2], "E_ratio %", *costs[2:], "seconds"]
+    return Table(columns, [_cells(*row, costs, bool(scores), ks) for row in rows], labels=2)
 
 
-def _cells(name: str, summary: TaskSummary, columns: Sequence[str]) -> list[str]:
+def _cells(
+    name: str, summary: TaskSummary, columns: Sequence[str], scores: bool, ks: Sequence[int]
+) -> list[str]:
     costs = [shown(summary.costs.get(COSTS[each][0]), COSTS[each][1]) for each in columns]
     e_ratio = shown(summary.e_ratio, 1, scale=100)
+    shares = [summary.accuracy, *([summary.score] if scores else []), *map(summary.pass_at.get, ks)]
     return [
         name,
         summary.task,
         count(summary.samples, summary.repeats),
-        shown(summary.accuracy, 1, scale=100),
+        *(shown(each, 1, scale=100) for each in shares),
         *(*costs[:2], e_ratio, *costs[2:]),
         f"{summary.seconds:.0f}" if summary.costs else NONE,
     ]
@@ -119,11 +145,15 @@ def count(samples: int, repeats: int) -> str:
 
 
 def shown(estimate: Estimate | None, decimals: int, scale: float = 1) -> str:
-    """A mean with its standard error, for a table."""
+    """A mean for a table: with its interval if it is a share, else with its standard error, unless
+    nothing varied."""
     if estimate is None:
         return NONE
     mean = f"{estimate.mean * scale:.{decimals}f}"
-    return mean if estimate.error is None else f"{mean} ± {estimate.error * scale:.{decimals}f}"
+    if estimate.interval is not None:
+        low, high = (f"{bound * scale:.{decimals}f}" for bound in estimate.interval)
+        return f"{mean} [{low}, {high}]"
+    return f"{mean} ± {estimate.error * scale:.{decimals}f}" if estimate.error else mean
 
 
 def write_summary(folder: Path, lines: Iterable[Line]) -> list[TaskSummary]:

@@ -94,6 +94,7 @@ class Study:
     folder: Path
     selection: Selection = field(default_factory=Selection)
     data: Mapping[str, Path] = field(default_factory=dict)
+    panels: bool = False  # whether each panel of a figure becomes a file of its own, too
     _sizes: dict[str, int] = field(init=False, default_factory=dict)
 
     @cached_property

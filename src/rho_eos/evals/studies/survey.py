@@ -119,14 +119,19 @@ def run_survey(study: Study, finished: Iterable[Plan]) -> list[Result]:
     model = f"{study.config.model} (weights {asked['weights'][:8]})"
     words = f"{model}, {study.samples_note()}: {', '.join(plan.tasks)}."
     facts = {"asked": asked, "words": words}
-    return [write_survey(study.folder, plan.name, plan.title, found, facts)]
+    return [write_survey(study.folder, plan.name, plan.title, found, facts, study.panels)]
 
 
 def write_survey(
-    folder: Path, name: str, title: str, found: Sequence[Finding], facts: Mapping[str, Any]
+    folder: Path,
+    name: str,
+    title: str,
+    found: Sequence[Finding],
+    facts: Mapping[str, Any],
+    panels: bool = False,
 ) -> Result:
     """`facts["words"]` tells readers who was asked what."""
     result = result_of(name, title, found, facts)
     result.write(folder)
-    drawing(FIGURE).write_figure(found, folder / name)
+    drawing(FIGURE).write_figure(found, folder / name, panels)
     return result

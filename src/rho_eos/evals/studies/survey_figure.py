@@ -8,8 +8,6 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-
 from rho_eos.evals.studies import style
 from rho_eos.evals.studies.findings import Finding, best_fixed, by_section, start_name, verdict
 
@@ -23,9 +21,9 @@ LINE = 0.36  # inches that a policy takes
 SPREAD = 0.52  # of a line that its points take, so that equal ones do not cover each other
 
 
-def write_figure(found: Iterable[Finding], stem: Path) -> None:
+def write_figure(found: Iterable[Finding], stem: Path, panels: bool = False) -> None:
     with style.applied():
-        style.save(draw(found), stem)
+        style.save(draw(found), stem, panels)
 
 
 def draw(found: Iterable[Finding]) -> Any:
@@ -49,9 +47,12 @@ def draw(found: Iterable[Finding]) -> Any:
             scale = 100 if share else 1
             for each in members:
                 number, (colour, marker, step) = getattr(each, measure), looks[each.start]
+                error = number.error or 0.0
+                low, high = number.interval or (number.mean - error, number.mean + error)
+                bars = max(0.0, number.mean - low), max(0.0, high - number.mean)
                 axes.errorbar(
                     scale * number.mean, labels.index(each.policy) + step,
-                    xerr=scale * (number.error or 0.0), color=colour, marker=marker, markersize=7,
+                    xerr=[[scale * bar] for bar in bars], color=colour, marker=marker, markersize=7,
                     linestyle="", elinewidth=1.4, label=start_name(each.start),
                 )  # fmt: skip
             axes.set(xlabel=title, ylim=(len(labels) - 0.4, -0.6))
@@ -63,15 +64,13 @@ def draw(found: Iterable[Finding]) -> Any:
                 numbers = [getattr(each, measure).mean for each in drawn]
                 lowest, highest = min(numbers), max(numbers)
                 axes.set(xscale="log", xlim=(lowest / 1.2, highest * 1.2))
-                wide = highest > 6 * lowest  # then 1,000, 3,000, 10,000 are written out
-                axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)) if wide else MaxNLocator(4))
-                axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-                axes.xaxis.set_minor_locator(NullLocator())
+                style.plain_numbers(axes.xaxis, wide=highest > 6 * lowest)
         row[0].set_title(section)
         if best := best_fixed(members):
             row[0].axvline(100 * best.accuracy.mean, color=style.INK, linewidth=1, linestyle=":")
             choice = (verdict(members).choice or "").removesuffix(f" {best.start}")
             for text in row[0].get_yticklabels():
                 text.set_fontweight("bold" if text.get_text() == choice else "normal")
-    style.legend_beside(grid[0][-1], "L_init")
+    note = "bars: 95% interval of\naccuracy, else\n± standard error"
+    style.legend_beside(grid[0][-1], "L_init", (style.nothing(), note))
     return figure

@@ -18,6 +18,7 @@ from pydantic import Field
 from rho_eos.base.errors import UserError
 from rho_eos.base.registry import NAME
 from rho_eos.base.settings import Settings
+from rho_eos.decoding.schema import from_words
 from rho_eos.evals.files import fingerprint, read_yaml
 from rho_eos.evals.graders import make_grader
 from rho_eos.evals.task import Grade, Sample, Task
@@ -30,8 +31,11 @@ class Description(Settings):
     name: str = ""  # none: that of the file
     data: str = Field(min_length=1)
     id: str | None = None
-    prompt: str = Field(min_length=1)
+    prompt: str = ""  # it may be missing where there is a template
     answer_prefix: str = ""
+    suffix: str | None = None
+    template: str | None = None
+    params: Mapping[str, Any] = Field(default_factory=dict)
     reference: str = Field(min_length=1)
     gold: str | None = None
     grader: Any
@@ -45,6 +49,8 @@ class FileTask(Task):
         self.name = said.name or file.stem
         if not NAME.fullmatch(self.name):
             raise UserError(f"name is {self.name!r}, but takes letters, digits, . _ -")
+        if not said.prompt and said.template is None:
+            raise UserError("prompt is missing, and there is no template either")
         self.grader = make_grader(said.grader)
         self.runs_code = self.grader.runs_code
         self.answer_prefix = said.answer_prefix
@@ -61,6 +67,19 @@ class FileTask(Task):
     def prompt(self, sample: Sample) -> str:
         return fill(self.said.prompt, **texts(sample.data))
 
+    def ask(self, sample: Sample) -> dict[str, Any]:
+        fields, said = texts(sample.data), self.said
+        asked = super().ask(sample) if said.prompt else {}
+        if said.suffix is not None:  # then the prompt is the text before the gap
+            asked = {"prompt": self.prompt(sample), "suffix": fill(said.suffix, **fields)}
+        if said.template is not None:
+            asked["template"] = fill(said.template, **fields)
+        own = {
+            name: fill(value, **fields) if isinstance(value, str) else value
+            for name, value in said.params.items()
+        }
+        return {**asked, "params": from_words(own)} if own else asked
+
     def grade(self, sample: Sample, text: str) -> Grade:
         fields = texts(sample.data)
         return self.grader.grade(text, fields[self.said.reference], fields)
@@ -73,6 +92,7 @@ class FileTask(Task):
 
     def identity(self) -> dict[str, Any]:
         said = self.said.model_dump(exclude={"name", "data", "grader"})
+        said["params"] = {f"{name} of samples": value for name, value in self.said.params.items()}
         options = {f"grader {key}": value for key, value in self.grader.model_dump().items()}
         return {**said, "grader": self.grader.name, **options, "data": fingerprint([self.data])}
 
@@ -86,11 +106,12 @@ class FileTask(Task):
             field = getattr(self.said, key)
             if field is not None and field not in fields:
                 raise UserError(f"{key} is {field!r}, but the fields are {', '.join(fields)}")
-        for key in ("prompt", "gold"):
+        for key in ("prompt", "gold", "suffix", "template"):
             try:
                 fill(getattr(self.said, key) or "", **fields)
             except UserError as error:
                 raise UserError(f"{key}: {error}") from None
+        self.ask(Sample("", row))
         self.grader.check(fields[self.said.reference], fields)
 
 
