@@ -7,11 +7,9 @@ or has installed, is ever imported.
 
 import importlib
 import importlib.util
-import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterable
-from functools import cache
 from hashlib import blake2b
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -77,34 +75,6 @@ def load_entry_points(group: str, register: Callable[[Any], object]) -> None:
                 entry.value,
                 " ".join(f"{type(error).__name__}: {error}".split()),
             )
-
-
-def is_ours(module: str) -> bool:
-    return module.startswith("rho_eos.")
-
-
-@cache
-def code_of(part: type) -> str | None:
-    """A hash of the code that a class from outside consists of; None for ours.
-
-    That is the file of its module or, where that lies in a package, all Python files of the
-    package. Of a script or a notebook only the class counts, since the rest says what is run.
-    """
-    home = part.__module__
-    if is_ours(home):
-        return None
-    package = sys.modules.get(home.partition(".")[0])
-    file = getattr(package, "__file__", None)
-    digest = blake2b(digest_size=8)
-    if folders := getattr(package, "__path__", None):
-        for path in sorted(path for folder in folders for path in Path(folder).rglob("*.py")):
-            digest.update(path.read_bytes())
-    elif home != "__main__" and file is not None:
-        digest.update(Path(file).read_bytes())
-    else:
-        for each in filter(inspect.isfunction, vars(part).values()):
-            digest.update(inspect.getsource(each).encode())
-    return digest.hexdigest()
 
 
 def absolute(names: Iterable[str]) -> tuple[str, ...]:

@@ -6,14 +6,19 @@ from an entry point, or from a plugin that calls the same `register`.
 """
 
 import importlib
+import inspect
 import pkgutil
 import re
+import sys
 import threading
 from collections.abc import Callable
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from rho_eos.base.errors import UserError, shown
-from rho_eos.base.plugins import is_ours, load_entry_points
+from rho_eos.base.plugins import load_entry_points
 
 T = TypeVar("T")
 
@@ -48,7 +53,7 @@ class Registry(Generic[T]):
                 f"{shown(name)} is no name for a {self.kind}: use letters, digits, . _ -"
             )
         with self._lock:
-            if not is_ours(home):
+            if not _is_ours(home):
                 self._load(others=False)  # or it could take a name of ours
             if self._homes.get(name, home) != home:
                 raise UserError(
@@ -75,7 +80,7 @@ class Registry(Generic[T]):
 
     def is_foreign(self, name: str) -> bool:
         """Whether it is not ours."""
-        return not is_ours(self._homes[name])
+        return not _is_ours(self._homes[name])
 
     def _load(self, others: bool = True) -> None:
         with self._lock:
@@ -87,3 +92,31 @@ class Registry(Generic[T]):
             if others and not self._others_loaded:
                 self._others_loaded = True
                 load_entry_points(self.group, self._register)
+
+
+def _is_ours(module: str) -> bool:
+    return module.startswith("rho_eos.")
+
+
+@cache
+def code_of(part: type) -> str | None:
+    """A hash of the code that a class from outside consists of; None for ours.
+
+    That is the file of its module or, where that lies in a package, all Python files of the
+    package. Of a script or a notebook only the class counts, since the rest says what is run.
+    """
+    home = part.__module__
+    if _is_ours(home):
+        return None
+    package = sys.modules.get(home.partition(".")[0])
+    file = getattr(package, "__file__", None)
+    digest = blake2b(digest_size=8)
+    if folders := getattr(package, "__path__", None):
+        for path in sorted(path for folder in folders for path in Path(folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    elif home != "__main__" and file is not None:
+        digest.update(Path(file).read_bytes())
+    else:
+        for each in filter(inspect.isfunction, vars(part).values()):
+            digest.update(inspect.getsource(each).encode())
+    return digest.hexdigest()

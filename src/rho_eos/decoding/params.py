@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from pydantic import create_model, model_validator
 
 from rho_eos.base.errors import UserError, did_you_mean
-from rho_eos.base.plugins import code_of
+from rho_eos.base.registry import code_of
 from rho_eos.base.settings import FewIds, FewTexts, Settings, is_optional, setting
 
 if TYPE_CHECKING:

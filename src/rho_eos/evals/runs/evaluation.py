@@ -20,7 +20,7 @@ from typing import Any
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import FinishReason, Output
-from rho_eos.base.plugins import code_of
+from rho_eos.base.registry import code_of
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.decoding.policy import Infills

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from rho_eos.base.plugins import code_of
+from rho_eos.base.registry import code_of
 from rho_eos.config import EngineConfig
 from rho_eos.evals.files import fingerprint
 from rho_eos.models.loading import Checkpoint, open_checkpoint
