@@ -188,6 +188,8 @@ RARE: dict[str, dict[str, Any]] = {
     "released contract": {"initial_length": 40},
     "scout contract": {"look": 160, "ahead": 8, "trust": 0, "max_new_tokens": 160},
     "scout expand": {"look": 160, "margin": 4, "tie": 0.3, "trust": 1.0, "max_new_tokens": 200},
+    "quantile contract": {"look": 160, "risk": 0.5, "max_new_tokens": 160},
+    "quantile expand": {"look": 40, "risk": 0.05, "room": 0.0, "max_new_tokens": 200},
     "fixed taken back": {"commit": "wino", "draft": 0.3, "verify": 0.6, "initial_length": 40},
     "frontier expand": {"max_new_tokens": 160},
     "frontier contract": {"initial_length": 120, "max_new_tokens": 160},

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from statistics import mean
 from typing import Any
 
 import torch
@@ -70,6 +71,10 @@ class Rule:
     ahead: int = 0
     margin: int = 8
     trust: float = 0.9
+    # Quantile.
+    risk: float = 0.1
+    reading: str = "cdf"
+    room: float = 0.25
     # DreamOn.
     expansions: int = 0
     expand: int = -1  # the id of EXPAND
@@ -132,6 +137,7 @@ class Cells(list[int]):
         self.complete = False  # the text, by what was committed
         self.aside: list[Guess] = []
         self.hidden: dict[int, float] = {}
+        self.taken: set[int] = set()  # what the commit rule took back in this step
 
     def __iadd__(self, more: Any) -> "Cells":  # type: ignore[misc, override]
         self.memory += [{} for _ in more]
@@ -521,6 +527,59 @@ def scout(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
             del canvas[len(canvas) - count :]
 
 
+def quantile(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
+    """The least canvas that suffices with probability 1 - risk, and some room."""
+    longest = max(rule.look, rule.initial_length)
+    del canvas[:]
+    canvas += [ids.mask] * min(-(-longest // 2), rule.max_new_tokens)
+    looked = False
+    while ids.mask in canvas:
+        guesses = yield Wish(everything=not looked)
+        enough = sufficient(canvas, guesses, rule, ids)
+        unclear = enough is None or 2 * enough > len(canvas)
+        if not looked and unclear and len(canvas) < min(longest, rule.max_new_tokens):
+            grow(canvas, longest - len(canvas), rule, ids)
+            continue
+        looked = True
+        commit(canvas, guesses, rule, ids)
+        if enough is None:
+            grow(canvas, max(16, len(canvas) // 2), rule, ids)
+            continue
+        spare = len(canvas) - enough - max(16, math.floor(rule.room * enough))
+        count = min(spare, trailing_masks(canvas, ids))
+        if count >= 8:
+            del canvas[len(canvas) - count :]
+
+
+def sufficient(canvas: list[int], guesses: list[Guess], rule: Rule, ids: Ids) -> int | None:
+    """The least length that the text has at most with probability 1 - risk."""
+    sure = [guess.eos for guess in guesses]
+    ended = False
+    for at, token in enumerate(canvas):
+        ended = ended or token in ids.ends
+        if ended:
+            sure[at] = 1.0
+        elif token != ids.mask:
+            sure[: at + 1] = [0.0] * (at + 1)
+    if rule.reading == "hazard":
+        goes_on = 1.0
+        for at, each in enumerate(sure):
+            goes_on *= 1 - each
+            sure[at] = 1 - goes_on
+    elif rule.reading == "last":
+        for at in range(len(sure) - 2, -1, -1):
+            sure[at] = min(sure[at], sure[at + 1])
+    else:
+        pools: list[list[float]] = []  # of neighbours that fall
+        for each in sure:
+            pools.append([each])
+            while len(pools) > 1 and mean(pools[-2]) > mean(pools[-1]):
+                last = pools.pop()
+                pools[-1] += last
+        sure = [mean(pool) for pool in pools for _ in pool]
+    return next((at for at, each in enumerate(sure) if each >= 1 - rule.risk), None)
+
+
 def blocks(canvas: Cells, rule: Rule, ids: Ids) -> Loop:
     """One block after the other, until one holds an end."""
     while ids.mask in canvas:
@@ -586,6 +645,7 @@ LOOPS: dict[str, Callable[[Cells, Rule, Ids], Loop]] = {
     "frontier": frontier,
     "landing": landing,
     "scout": scout,
+    "quantile": quantile,
     "blocks": blocks,
     "dreamon": dreamon,
     "cal": cal,
@@ -599,9 +659,9 @@ def masks(canvas: list[int], ids: Ids) -> list[int]:
     return [at for at, token in enumerate(canvas) if token == ids.mask]
 
 
-def trailing_masks(canvas: list[int], ids: Ids) -> int:
-    """How many MASKs stand at the end."""
-    others = [at for at, token in enumerate(canvas) if token != ids.mask]
+def trailing_masks(canvas: Cells, ids: Ids) -> int:
+    """How many MASKs stand at the end. A token that is taken back in this step is no MASK yet."""
+    others = [at for at, token in enumerate(canvas) if token != ids.mask or at in canvas.taken]
     return len(canvas) - 1 - max(others, default=-1)
 
 
@@ -653,6 +713,7 @@ def write(
     for at in written:
         canvas[at] = guesses[at].token
         canvas.memory[at]["committed"] = canvas.step + 1
+    canvas.taken = set(taken)
     for at in taken:
         canvas[at] = ids.mask
         for name in ("committed", "shares", "moves"):

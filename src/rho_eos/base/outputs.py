@@ -66,6 +66,17 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True, slots=True)
+class Foretold:
+    """What a forward says of the length of the text (F, docs/method.md §3), in a few numbers."""
+
+    expected: float  # tokens; what may come behind the canvas is not counted
+    soft_rho: float | None  # the mean of P(EOS) over the MASKs
+    #: Lengths that suffice with probability 0.1, 0.25, 0.5, 0.75 and 0.9; None: longer than L.
+    quantiles: tuple[int | None, ...]
+    curve: tuple[float, ...]  # F at 33 lengths from 0 to L
+
+
+@dataclass(frozen=True, slots=True)
 class StepRecord:
     """One forward of one sequence, for people and plots. Positions are canvas indices."""
 
@@ -88,6 +99,8 @@ class StepRecord:
     moved: tuple[tuple[int | None, int], ...] | None = None
     written: tuple[tuple[int, int | None], ...] = ()  # by edits: (new position, token; None: MASK)
     note: str = ""  # what the policy found out in this step, in a sentence, if anything
+    #: What it says of the length, where somebody watches or keeps a trace and all of it was seen.
+    foretold: Foretold | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -159,6 +159,12 @@ class Canvas:
             return self.length
         return int(np.max(np.flatnonzero(self.given), initial=-1)) + 1
 
+    @property
+    def ends_openly(self) -> bool:
+        """Whether its length is the text's to decide, and a forward sees all of it: no text is
+        given behind or between the cells, and MASKs behind the open block are seen."""
+        return self.blocks is None and self.gaps is None and not len(self.suffix)
+
     @cached_property
     def ends(self) -> np.ndarray:
         """(L,) bool: where the text ends, which it cannot before text that was given."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from rho_eos.base.outputs import StepRecord
 from rho_eos.decoding.canvas import Canvas, Positions
+from rho_eos.decoding.curve import Curve
 from rho_eos.decoding.edits import Append, Edit, runs
 from rho_eos.decoding.policy import Step
 from rho_eos.decoding.prediction import Prediction
@@ -23,8 +24,12 @@ def record_of(
     sees_all: bool,
     computed: int,
     exact: int,
+    foretells: bool,
 ) -> StepRecord:
-    """A step of one row that has been carried out; `edits` and `moved` as far as they were made."""
+    """A step of one row that has been carried out; `edits` and `moved` as far as they were made.
+
+    With `foretells` it says what the forward says of the length, if that is to be read from it.
+    """
     chosen = prediction.at(commit)
     return StepRecord(
         step=before.step,
@@ -44,6 +49,9 @@ def record_of(
         moved=None if moved is None else tuple(runs(moved)),
         written=() if moved is None else _written(before, chosen, moved, after.cells),
         note=f"{step.note}",
+        foretold=Curve.of(before, prediction).foretold()
+        if foretells and sees_all and before.ends_openly
+        else None,
     )
 
 

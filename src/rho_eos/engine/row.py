@@ -20,7 +20,7 @@ from rho_eos.engine.cost import Cost
 from rho_eos.engine.forward import Forward, wanted_cells
 from rho_eos.engine.logprobs import keep_alternatives, logprobs_of
 from rho_eos.engine.record import record_of
-from rho_eos.engine.request import Handle
+from rho_eos.engine.request import Detail, Handle
 from rho_eos.text.streaming import TextDelta
 
 
@@ -190,8 +190,12 @@ class Row:
             self.cache.committed(before, prediction, np.union1d(commit, remask))
             if moved is not None:
                 self.cache.moved(moved, self.canvas)
+        told = self.params.trace or self.handle.detail is Detail.STEPS
         record = record_of(
-            before, prediction, step, commit, edits, moved, self.canvas, forward.sees_all, *costs
+            before,
+            *(prediction, step, commit, edits, moved, self.canvas, forward.sees_all),
+            *costs,
+            foretells=told,
         )
         if self.params.trace and not forward.only_keeps:
             self.trace.append(record)

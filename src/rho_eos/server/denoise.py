@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -66,6 +67,7 @@ class Watcher:
                 for at, token, confidence in record.committed
             ],
             "written": self._placed(record.written),
+            "foretold": None if record.foretold is None else asdict(record.foretold),
             "why": _why(params, record),
             "positions_evaluated": event.positions_evaluated,
         }

@@ -22,6 +22,7 @@ TITLES = {
         "daedal": "DAEDAL",
         "blocks": "Blocks until EOS",
         "scout": "Scout",
+        "quantile": "Quantile",
         "cal": "CAL",
         "dreamon": "DreamOn",
     },
@@ -48,6 +49,8 @@ def signal_name(params: Any) -> str:
     if params.policy == "cal":
         confident = params.evidence == "confidence"
         return "confidence" if confident else "fit of the text behind"
+    if params.policy == "quantile":
+        return "risk"
     confidence = params.policy == "released" or getattr(params, "signal", "") == "confidence"
     return "EOS confidence" if confidence else RHO
 
@@ -135,6 +138,23 @@ def _scout(params: Any, record: StepRecord) -> str:  # noqa: ARG001
     return "The length holds."
 
 
+def _quantile(params: Any, record: StepRecord) -> str:
+    if record.signal is None:
+        return "The length holds."
+    now = (
+        f"The text is longer than the canvas with probability {figure(record.signal, params.risk)}"
+    )
+    if record.change > 0 and not record.committed:
+        return (
+            f"{now}, or that is not clear: before anything is written, {record.change} more MASKs."
+        )
+    if record.change > 0:
+        return f"{now}, more than the risk of {params.risk:g}: the canvas grows by {record.change}."
+    if record.change < 0:
+        return f"{now}: {-record.change} MASKs more than the text is likely to need are dropped."
+    return f"{now}: the length holds."
+
+
 def _cal(params: Any, record: StepRecord) -> str:
     if record.signal is None and not record.committed:
         return "No text behind this gap says how long it is: " + (
@@ -162,6 +182,7 @@ _EXPLAIN: dict[str, Callable[[Any, StepRecord], str]] = {
     "blocks": _blocks,
     "daedal": _daedal,
     "scout": _scout,
+    "quantile": _quantile,
     "cal": _cal,
     "dreamon": _dreamon,
 }

@@ -7,11 +7,13 @@ from rich.panel import Panel
 from rich.text import Text
 
 from rho_eos.base.outputs import Output, StepRecord
+from rho_eos.decoding.curve import SHARES
 from rho_eos.engine.replay import Cell, Replay
 from rho_eos.engine.request import StepEvent
 from rho_eos.text.ask import Request
 from rho_eos.views.narration import explain, title_of
 
+HEIGHTS = "▁▂▃▄▅▆▇█"  # from 0 to 1
 GAUGE = 40  # columns of the gauge at least; on a wider terminal it has more
 FRAME = 4  # columns of a panel beside what is in it
 _MASK, _EOS = "░", "·"
@@ -81,9 +83,10 @@ class Screen:
         body = Group(
             self._header(),
             self._gauge(inside),
+            *self._curve(),
             Text(explain(self.params, self.record), style="dim"),
             "",
-            self._canvas(inside, max(4, height - 9)),
+            self._canvas(inside, max(4, height - 10)),
         )
         return Panel(body, title=title, title_align="left", width=width)
 
@@ -121,6 +124,19 @@ class Screen:
                 bar.append("▒" if inside else "─", style="green" if inside else "dim")
         bar.append(behind)
         return bar
+
+    def _curve(self) -> list[Text]:
+        """How sure the model is, from the canvas's beginning to its end, that the text is over."""
+        assert self.record is not None
+        told = self.record.foretold
+        if told is None:
+            return []
+        heights = (HEIGHTS[round(share * (len(HEIGHTS) - 1))] for share in told.curve)
+        half, most = (told.quantiles[SHARES.index(share)] for share in (0.5, 0.9))
+        words = (
+            f"{share} by {'–' if n is None else n}" for share, n in (("50%", half), ("90%", most))
+        )
+        return [Text(f"F 0 {''.join(heights)} L   the text is over: {', '.join(words)}")]
 
     def _canvas(self, width: int, lines: int) -> Text:
         """The tokens in reading order; only as many as the terminal has room for."""

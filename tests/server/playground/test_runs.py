@@ -26,6 +26,21 @@ def test_a_run_shows_what_the_library_computes(server: Process, visit: Visit, ll
     assert page.line_points() == [want.nfe, want.nfe]
 
 
+def test_the_curve_of_the_length_is_drawn(server: Process, visit: Visit, llm: LLM) -> None:
+    """What it says in words is what the last step's record says."""
+    params = DecodeParams(policy="quantile", look=64, max_new_tokens=96, trace=True)
+    [output] = llm.generate(["hello"], params)
+    told = [record.foretold for record in output.trace if record.foretold is not None]
+    page = visit(server.url)
+    page.open("hello", a__policy="quantile", a__look=64, a__max_tokens=96).run()
+    picture = page.side("a").locator(".foretold")
+    expect(picture).to_be_visible()
+    expect(page.side("a").locator(".foretold-words")).to_contain_text(
+        f"It expects {round(told[-1].expected)}."
+    )
+    assert picture.locator("path.foretold-line").get_attribute("d").count("L") == 32
+
+
 def test_a_second_text_brings_a_policy_that_can_fill_the_gap(
     server: Process, visit: Visit, llm: LLM
 ) -> None:

@@ -2,6 +2,7 @@
 
 import { CanvasView, legend } from "./canvas.js";
 import { Chart } from "./charts.js";
+import { CurveView } from "./curve.js";
 import { el } from "./dom.js";
 import { saveJson, savePng, saveSvg } from "./export.js";
 import { title } from "./parameters.js";
@@ -61,6 +62,7 @@ export class Panel {
     COUNTERS.map(([name]) => [name, el("dd", { "data-figure": name, text: "–" })]),
   );
   #charts;
+  #curve = new CurveView();
   #costFigure = null;
 
   constructor(side, description, { tooltip, onChange, onSeek }) {
@@ -178,6 +180,7 @@ export class Panel {
     this.#showStep(step, count);
     this.#showFigures(recording.figuresAt(count));
     this.#showCharts(count, scale);
+    this.#curve.show(recording, count);
     this.#offerFiles(recording.length > 0);
   }
 
@@ -232,6 +235,7 @@ export class Panel {
       { class: "charts" },
       figure("signal", this.#parts.signal),
       figure("length", el("b", { text: "L" })),
+      this.#curve.element,
       this.#costFigure,
     );
   }
@@ -257,6 +261,7 @@ export class Panel {
     for (const part of this.#parts.bar.children) part.style.width = "0";
     for (const figure of Object.values(this.#figures)) figure.textContent = "–";
     this.#showSavings("");
+    this.#curve.element.hidden = true;
     this.#offerFiles(false);
     this.settings.point(null);
     const nothing = { values: [], changes: [], note: () => [], count: 0, xMax: scale.forwards };
