@@ -16,7 +16,7 @@ export class CurveView {
   #words = el("p", { class: "foretold-words" });
   #picture = svg(
     "svg",
-    { class: "chart foretold", role: "img", viewBox: `0 0 ${WIDTH} ${HEIGHT}` },
+    { class: "foretold", role: "img", viewBox: `0 0 ${WIDTH} ${HEIGHT}` },
     this.#axis,
     this.#area,
     this.#line,
