@@ -33,14 +33,18 @@ def llm(byte_checkpoint: Path) -> LLM:
 
 
 def spoiled(value: float) -> Any:
-    def processor(canvas: Canvas, positions: np.ndarray, logits: torch.Tensor) -> torch.Tensor:
+    def processor(
+        _id: str, canvas: Canvas, positions: np.ndarray, logits: torch.Tensor
+    ) -> torch.Tensor:
         logits[:, 20] = value
         return logits
 
     return processor
 
 
-def only_mask(canvas: Canvas, positions: np.ndarray, logits: torch.Tensor) -> torch.Tensor:
+def only_mask(
+    _id: str, canvas: Canvas, positions: np.ndarray, logits: torch.Tensor
+) -> torch.Tensor:
     logits[:] = -torch.inf
     logits[:, 2] = 1.0
     return logits

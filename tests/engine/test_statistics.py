@@ -62,8 +62,10 @@ def test_processors_change_the_logits_of_their_own_request_at_the_right_places(
     logits = [0.0] * vocabulary
     logits[6] = 5.0
     seen: list[int] = []
+    ids: set[str] = set()
 
-    def favour(canvas: Canvas, positions: np.ndarray, chunk: torch.Tensor) -> torch.Tensor:
+    def favour(id: str, canvas: Canvas, positions: np.ndarray, chunk: torch.Tensor) -> torch.Tensor:
+        ids.add(id)
         assert chunk.shape == (len(positions), vocabulary) and canvas.step == 0
         seen.extend(positions.tolist())
         chunk = chunk.clone()
@@ -78,7 +80,7 @@ def test_processors_change_the_logits_of_their_own_request_at_the_right_places(
     assert changed.token.tolist() == [20, 6] * 6
     assert changed.confidence[0] == pytest.approx(1.0)
     assert before.token.tolist() == after.token.tolist() == [6] * 12
-    assert sorted(seen) == list(range(12))
+    assert sorted(seen) == list(range(12)) and ids == {processed.id}
 
 
 def test_a_request_may_start_from_a_canvas(byte_checkpoint: Path) -> None:

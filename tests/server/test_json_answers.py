@@ -140,7 +140,7 @@ class Wants:
     def __init__(self, llm: LLM, *texts: str) -> None:
         self.ids = [llm.tokenizer.encode(text, add_special_tokens=False) for text in texts]
 
-    def __call__(self, canvas: Canvas, positions: Positions, logits: Any) -> Any:
+    def __call__(self, _id: str, canvas: Canvas, positions: Positions, logits: Any) -> Any:
         assert canvas.gaps is not None
         for gap, ids in enumerate(self.ids):
             own = np.flatnonzero(canvas.gaps == gap)

@@ -101,9 +101,14 @@ class StepRecord:
     note: str = ""  # what the policy found out in this step, in a sentence, if anything
     #: What it says of the length, where somebody watches or keeps a trace and all of it was seen.
     foretold: Foretold | None = None
+    #: With `trace="positions"`: (position, token, confidence, P(EOS)) at each MASK that the forward
+    #: predicted, before this step's commits.
+    open: tuple[tuple[int, int, float, float], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """JSON-ready; `open` only where there is any."""
+        fields = asdict(self)
+        return fields if self.open else {k: v for k, v in fields.items() if k != "open"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,22 @@ class Output:
     logprobs: list[TokenLogprob] | None = None  # of `token_ids`, where they were asked for
     error: str | None = None
     gaps: list[str] = field(default_factory=list)  # of a template: what fills each of its gaps
+
+    def positions(self) -> dict[str, list[Any]]:
+        """What the model said at every open MASK in every step, with `trace="positions"`.
+
+        Columns of one length, for `pandas.DataFrame(output.positions())`: the step, the position on
+        the canvas of that step, the token, its probability (`confidence`), P(EOS), and whether this
+        token was committed there in this step.
+        """
+        rows = [
+            (record.step, *each, (each[0], each[1]) in written)
+            for record in self.trace
+            for written in [{(at, token) for at, token, _ in record.committed}]
+            for each in record.open
+        ]
+        names = ("step", "position", "token", "confidence", "p_eos", "committed")
+        return {name: [row[at] for row in rows] for at, name in enumerate(names)}
 
     def as_dict(self, commits: bool = False) -> dict[str, Any]:
         """A JSON-ready line; log-probabilities and trace only where they were asked for, and with

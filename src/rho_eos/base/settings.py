@@ -137,16 +137,17 @@ def takes(field: FieldInfo) -> str:
 
 
 def _takes_value(field: FieldInfo) -> str:
-    if choices(field):
-        return f"one of {', '.join(choices(field))}"
+    words = choices(field)
+    if bool in kinds(field.annotation):
+        return "true or false" if not words else f"true, false or {', '.join(words)}"
+    if words:
+        return f"one of {', '.join(words)}"
     most = next(
         (limit.max_length for limit in field.metadata if hasattr(limit, "max_length")), None
     )
     if item := item_of(field):
         return f"{_takes_value(item)} or a list of {f'at most {most}' if most else 'them'}"
     kind = next(kind for kind in kinds(field.annotation) if kind is not type(None))
-    if kind is bool:
-        return "true or false"
     if kind in (int, float):
         return _number("an integer" if kind is int else "a number", bounds(field))
     return "a non-empty text" + (f" of at most {most} characters" if most else "")
@@ -171,6 +172,8 @@ def from_word(name: str, field: FieldInfo, word: str | Sequence[str]) -> Any:
     """
     if isinstance(word, str) and word.lower() == "none" and is_optional(field):
         return None
+    if isinstance(word, str) and word in choices(field):
+        return word
     item = item_of(field)
     admitted = kinds((item or field).annotation)
     kind = next((kind for kind in admitted if kind in (int, float, bool)), None)

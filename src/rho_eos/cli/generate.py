@@ -86,7 +86,7 @@ def generate(
     if (input_file is None) != (output_file is None):
         raise UserError("--input and --output go together")
     if trace_file is not None:
-        decode_options = {**decode_options, "trace": True}
+        decode_options = {**decode_options, "trace": decode_options.get("trace") or True}
     if input_file is not None and output_file is not None:
         if any(each is not None for each in (prompt, suffix, template, schema)):
             raise UserError("a prompt, --suffix, --template or --schema does not go with --input")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from inspect import get_annotations
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import create_model, model_validator
 
@@ -65,7 +65,9 @@ class DecodeParams(Settings):
     stop: FewTexts = setting((), "end the text before this string; repeatable")
     stop_token_ids: FewIds = setting((), "end the text before this token; repeatable")
     early_stop: bool = setting(True, "stop once the text is complete; same text, fewer steps")
-    trace: bool = setting(False, "record every step")
+    trace: bool | Literal["positions"] = setting(
+        False, "record every step; positions: also what the model said at each MASK"
+    )
     logprobs: int | None = setting(
         None,
         "report each token's log-probability when it was committed, and this many alternatives",

@@ -59,7 +59,7 @@ class Parameter:
 
 def told(field: FieldInfo) -> str:
     """The sentence that every edge shows for a field, with the words that it takes."""
-    words = ", ".join(choices(field))
+    words = "" if bool in kinds(field.annotation) else ", ".join(choices(field))
     return f"{field.description}; one of {words}" if words else str(field.description)
 
 
@@ -165,7 +165,7 @@ def _type(field: FieldInfo) -> str:
     """integer, number, flag, choice or text; integers, numbers, … where it takes several."""
     if item := item_of(field):
         return f"{_type(item)}s"
-    if choices(field):
+    if choices(field) and bool not in kinds(field.annotation):
         return "choice"
     kind = next(kind for kind in kinds(field.annotation) if kind is not type(None))
     return {int: "integer", float: "number", bool: "flag"}.get(kind, "text")

@@ -25,12 +25,14 @@ def record_of(
     computed: int,
     exact: int,
     foretells: bool,
+    open_positions: bool = False,
 ) -> StepRecord:
     """A step of one row that has been carried out; `edits` and `moved` as far as they were made.
 
     With `foretells` it says what the forward says of the length, if that is to be read from it.
     """
     chosen = prediction.at(commit)
+    seen = prediction.at(prediction.among(before.masked)) if open_positions else None
     return StepRecord(
         step=before.step,
         length=before.length,
@@ -52,7 +54,13 @@ def record_of(
         foretold=Curve.of(before, prediction).foretold()
         if foretells and sees_all and before.ends_openly
         else None,
+        open=() if seen is None else _said(seen),
     )
+
+
+def _said(seen: Prediction) -> tuple[tuple[int, int, float, float], ...]:
+    columns = seen.positions, seen.token, seen.confidence, seen.eos_probability
+    return tuple(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def _written(

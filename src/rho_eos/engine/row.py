@@ -190,12 +190,13 @@ class Row:
             self.cache.committed(before, prediction, np.union1d(commit, remask))
             if moved is not None:
                 self.cache.moved(moved, self.canvas)
-        told = self.params.trace or self.handle.detail is Detail.STEPS
+        told = bool(self.params.trace) or self.handle.detail is Detail.STEPS
         record = record_of(
             before,
             *(prediction, step, commit, edits, moved, self.canvas, forward.sees_all),
             *costs,
             foretells=told,
+            open_positions=self.params.trace == "positions",
         )
         if self.params.trace and not forward.only_keeps:
             self.trace.append(record)

@@ -149,7 +149,7 @@ class Statistics:
             for processor in row.handle.request.processors if first < last else ():
                 inside = slice(first - part.start, last - part.start)
                 positions = wanted[first - start : last - start]
-                logits[inside] = processor(each.canvas, positions, logits[inside])
+                logits[inside] = processor(row.id, each.canvas, positions, logits[inside])
         return logits
 
     def _forbid(self, part: slice, logits: torch.Tensor) -> torch.Tensor:

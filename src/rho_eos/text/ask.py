@@ -24,10 +24,16 @@ Params = DecodeParams | Mapping[str, Any]
 class LogitsProcessor(Protocol):
     """Changes the logits of one request before anything is read from them."""
 
-    def __call__(self, canvas: Canvas, positions: Positions, logits: Any) -> Any:
-        """(n, vocabulary) logits at `positions` of the canvas; returns the same, changed or new.
+    def __call__(self, id: str, canvas: Canvas, positions: Positions, logits: Any, /) -> Any:
+        """The logits that the model's prediction is read from; changed in place, or new ones.
 
-        It is called with one part of the positions after the other.
+        Args:
+            id: The request's, so that one processor can serve many and keep something for each.
+            canvas: The sequence of which this is a prediction. It may be one of several that the
+                same forward looks at.
+            positions: Where the logits stand: some of those that the forward predicts. The others
+                follow in further calls.
+            logits: (n, vocabulary) in float32, on the model's device.
         """
 
 

@@ -114,7 +114,7 @@ class _Gap(ABC):
         self.gap = gap
         self.spelling = spelling
 
-    def __call__(self, canvas: Canvas, positions: Positions, logits: Any) -> Any:
+    def __call__(self, _id: str, canvas: Canvas, positions: Positions, logits: Any) -> Any:
         assert canvas.gaps is not None
         own = np.flatnonzero(canvas.gaps == self.gap)
         tokens = canvas.cells[own]
