@@ -77,7 +77,7 @@ class LLM:
         self._ids = itertools.count()
 
     def warm_up(self) -> None:
-        """One small request, so that the first one that counts does not pay for first times."""
+        """Decode one small request, so that the first real one does not wait for one-time work."""
         length = {"initial_length": 8, "max_new_tokens": 8}
         params = DecodeParams(policy="fixed", commit="quota", steps=1, **length)
         ids = {"prompt_token_ids": [self.special.eos]}
@@ -267,7 +267,7 @@ class LLM:
     def _ask(
         self, prompt: Prompt | None, params: Params, keywords: Mapping[str, Any], **asked: Any
     ) -> Ask:
-        """Keywords beat parameters that were given in one piece."""
+        """The ask of one prompt. Keywords beat parameters that were given in one piece."""
         own = {} if params is None else params
         if keywords:
             if isinstance(own, DecodeParams):
@@ -279,7 +279,7 @@ class LLM:
         return self.run(self._prepared([self._ask(*given, **asked)]))[0]
 
     def _prepared(self, asks: Iterable[Ask]) -> list[Request]:
-        """All are checked before any of them runs."""
+        """The requests of all asks, which are checked before any of them runs."""
         return [request for ask in asks for request in self.preparer.prepare(ask)]
 
     def run(self, requests: Sequence[Request]) -> list[Output]:

@@ -28,7 +28,7 @@ def load_plugins(names: Iterable[str]) -> None:
 
 
 def load_plugin(name: str) -> None:
-    """A plugin that was imported before is not imported again."""
+    """Import one plugin, unless it was imported before."""
     path = Path(name).expanduser().resolve()
     if name.endswith(".py") and not path.is_file():
         raise UserError(f"plugin is {name!r}, but there is no such file")
@@ -58,7 +58,7 @@ def _import_file(path: Path) -> None:
 
 
 def load_entry_points(group: str, register: Callable[[Any], object]) -> None:
-    """What installed packages announce: a module that registers, or the thing to register.
+    """Load what installed packages announce: a module that registers, or the thing to register.
 
     A package that does not work must not keep the others from working: it is a line in the log.
     """
@@ -78,7 +78,7 @@ def load_entry_points(group: str, register: Callable[[Any], object]) -> None:
 
 
 def absolute(names: Iterable[str]) -> tuple[str, ...]:
-    """The same plugins for a process that runs in another folder."""
+    """The plugins with absolute paths, for a process that runs in another folder."""
     return tuple(
         str(Path(name).expanduser().resolve()) if name.endswith(".py") else name for name in names
     )

@@ -79,7 +79,7 @@ class Registry(Generic[T]):
         return known[name]
 
     def is_foreign(self, name: str) -> bool:
-        """Whether it is not ours."""
+        """Whether what goes by this name came from outside."""
         return not _is_ours(self._homes[name])
 
     def _load(self, others: bool = True) -> None:

@@ -53,7 +53,7 @@ class Settings(BaseModel):
         return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
 
     def _check(self, field: str, ok: bool, takes: str) -> None:
-        """For checks that look at several fields."""
+        """Refuse the value of a field unless `ok`, in checks that look at several fields."""
         if not ok:
             raise UserError.of(field, getattr(self, field), takes)
 
@@ -67,7 +67,7 @@ class Settings(BaseModel):
 
     @classmethod
     def _refusal(cls, error: ValidationError) -> UserError:
-        """The first thing that is wrong."""
+        """The first complaint of pydantic, as an error that names the field."""
         first = error.errors()[0]
         ours = first["ctx"]["error"] if first["type"] == "value_error" else None
         if not first["loc"]:  # a check that looks at several fields

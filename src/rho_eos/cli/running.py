@@ -29,7 +29,7 @@ def load(config: EngineConfig, checkpoint: "Checkpoint | None" = None) -> "LLM":
 
 
 def options_of(config: EngineConfig) -> dict[str, Any]:
-    """What was given, for another process or a class that checks it again."""
+    """The settings that were given, as a mapping for another process or class to check again."""
     return config.model_dump(exclude_unset=True)
 
 
@@ -65,7 +65,7 @@ def open_executor(address: str | None, actors: int | None, config: EngineConfig)
 
 
 def check_distinct(files: dict[str, Path | None]) -> None:
-    """No file is read and written at once, whatever it is called."""
+    """Refuse a command in which one file, by whatever names, would be both read and written."""
     for (one, first), (other, second) in combinations(files.items(), 2):
         if first is None or second is None:
             continue

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def make_study(
     config: EngineConfig, measured: Measured, plans: "Sequence[Plan]", panels: bool
 ) -> "Study":
-    """What all runs of the plans have in common."""
+    """The study that a command asks for: what all runs of its plans have in common."""
     from rho_eos.evals.runs.evaluation import find_data
     from rho_eos.evals.studies.study import Study
 

@@ -39,7 +39,8 @@ class Column:
     empty: Any
 
     def follow(self, moved: np.ndarray, written: np.ndarray) -> "Column":
-        """The same after edits: `moved` as they return it; what they wrote (bool) is forgotten."""
+        """The column after edits, which return `moved`. Cells that they wrote (bool) are
+        emptied."""
         kept = (moved >= 0) & ~written
         values = np.full((len(moved), *self.values.shape[1:]), self.empty, self.values.dtype)
         values[kept] = self.values[moved[kept]]
@@ -48,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Canvas:
-    """See the module. Properties that take work are computed once for each canvas."""
+    """What the module describes. Properties that take work are computed once for each canvas."""
 
     cells: np.ndarray  # (L,) int64, committed tokens and MASKs
     special: SpecialTokens
@@ -86,7 +87,8 @@ class Canvas:
         blocks: Blocks | None = None,
         most: int | None = None,
     ) -> "Canvas":
-        """A new one from lists of token ids; a number of cells are so many MASKs."""
+        """A new canvas from lists of token ids. A number in place of the cells means so many
+        MASKs."""
         cells = [special.mask] * cells if isinstance(cells, int) else cells
         own = None if gaps is None else np.array(gaps, dtype=np.int64)
         return cls(
@@ -154,7 +156,7 @@ class Canvas:
 
     @cached_property
     def last_part(self) -> int:
-        """Where the cells begin behind which no text is given."""
+        """The first of the cells behind which no text is given."""
         if len(self.suffix):
             return self.length
         return int(np.max(np.flatnonzero(self.given), initial=-1)) + 1
@@ -167,7 +169,7 @@ class Canvas:
 
     @cached_property
     def ends(self) -> np.ndarray:
-        """(L,) bool: where the text ends, which it cannot before text that was given."""
+        """(L,) bool: the cells that end the text. None does that before text that was given."""
         ends = self.special.is_end(self.cells)
         ends[: self.last_part] = False
         ends[self.most :] &= self.most is None
@@ -184,10 +186,13 @@ class Canvas:
         return (prompt + self.blocks.offset(prompt)) % self.blocks.length
 
     def block(self, cell: int, size: int | None, part: int | None = None) -> tuple[int, int]:
-        """The first and the end of the cells that lie in one block of `size` with this cell.
+        """Where the block that holds this cell begins and ends, in cells.
 
-        Without a size all cells are one block. With `part` it is the part of so many positions, of
-        that block, that the cell lies in.
+        Args:
+            cell: The cell.
+            size: Positions of a block. None: all cells are one block.
+            part: A block is divided into parts of so many positions, and the part that holds the
+                cell is meant.
         """
         if size is None:
             return 0, self.length
@@ -199,7 +204,7 @@ class Canvas:
         return max(first, 0), min(end, self.length)
 
     def open_block(self, size: int | None, part: int | None = None) -> tuple[int, int]:
-        """The same of the block that is being written: that of the first MASK."""
+        """Where the block that is being written begins and ends: the block of the first MASK."""
         if self.held is not None:
             return self.block(self.held, size)
         first = int(self.masked[0]) if len(self.masked) else self.length
@@ -221,14 +226,14 @@ class Canvas:
 
     @cached_property
     def visible(self) -> int:
-        """How many cells the next forward sees: what lies behind the open block sees nobody."""
+        """How many cells the next forward holds: none behind the open block, which sees none."""
         if self.blocks is None:
             return self.length
         first, end = self.open_block(self.blocks.length)
         return first if self.opens else end
 
     def whole_blocks(self, length: int) -> int:
-        """The least length from `length` on at which the last block is whole.
+        """The smallest length that is at least `length` and at which the last block is whole.
 
         Blocks that are counted from the end of the prompt may be short at the end of the canvas.
         """
@@ -274,12 +279,12 @@ class Canvas:
 
     @property
     def tokens(self) -> list[int]:
-        """Those of the text."""
+        """The tokens of the text."""
         return self.cells[self.returned].tolist()
 
     @property
     def gap_tokens(self) -> list[list[int]]:
-        """The same gap by gap, up to the first one that is still open."""
+        """The tokens of the text gap by gap, up to the first gap that is still open."""
         if self.gaps is None:
             return [self.tokens]
         count = self.gap_count if self.open_gap is None else self.open_gap + 1
@@ -308,7 +313,7 @@ class Canvas:
         probability: np.ndarray,
         held: int | None = None,
     ) -> "Canvas":
-        """One step further: with these tokens in these places."""
+        """The canvas one step later, with these tokens at these positions."""
         cells = self.cells.copy()
         cells[positions] = tokens
         noted = {
@@ -323,7 +328,7 @@ class Canvas:
         return replace(self, cells=cells, step=self.step + 1, columns=columns, held=held)
 
     def edit(self, edits: tuple[Edit, ...], longest: int) -> "Edited":
-        """The canvas after all edits, of which at most `longest` cells are not given."""
+        """The canvas after all edits. Beside given text it may have at most `longest` cells."""
         most = longest + self.length - self.own_length
         cells, moved, changed = apply_edits(self.cells, edits, self.special.mask, most)
         kept = moved >= 0
@@ -339,7 +344,8 @@ class Canvas:
         )
 
     def hidden(self, positions: Positions) -> "Canvas":
-        """The same with MASK in these places, which count on from the cells into the suffix."""
+        """The canvas with MASK at these positions, which count on from the cells into the
+        suffix."""
         tokens = np.concatenate((self.cells, self.suffix))
         tokens[positions] = self.special.mask
         cells, suffix = tokens[: self.length], tokens[self.length :]

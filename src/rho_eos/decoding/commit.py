@@ -19,7 +19,7 @@ from rho_eos.decoding.params import LONGEST
 from rho_eos.decoding.policy import Keeps
 from rho_eos.decoding.prediction import Needs, Prediction, Probe
 
-#: Forwards over a block that has no MASK any more, after which its rule must have come to rest.
+#: After so many forwards over a block without MASKs, its rule must have come to rest.
 MOST_POST_STEPS = 1024
 Order = Literal["confidence", "margin", "entropy"]
 ORDER = (
@@ -73,7 +73,7 @@ class CommitRule(ABC):
     Params: ClassVar[type[CommitParams]] = CommitParams
     #: ALL: what is committed stays. BLOCKS: it may change tokens of the open block.
     keeps: ClassVar[Keeps] = Keeps.ALL
-    #: Parameters of which one chooses this rule, where none is named.
+    #: Whoever gives one of these parameters and names no rule has chosen this rule.
     implied_by: ClassVar[tuple[str, ...]] = ()
     #: What it reads; `__init__` adds what the order of candidates needs.
     needs: Needs = Needs()

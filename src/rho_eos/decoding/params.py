@@ -87,7 +87,7 @@ class DecodeParams(Settings):
         chosen: type[Self] = composed(parts_of(given))  # type: ignore[assignment]
         return super().__new__(chosen)
 
-    def __init__(self, **given: Any) -> None:  # which parameters there are, the parts know
+    def __init__(self, **given: Any) -> None:  # the parts know which parameters there are
         super().__init__(**given)
         if given.get("initial_length") is None:
             # It follows from the rest, also where that is changed later.
@@ -107,7 +107,7 @@ class DecodeParams(Settings):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """What was not given, where that depends on what was."""
+        """Add the values that were not given but follow from what was."""
         # None means "not given", except where it is a value of the parameter.
         given = {
             name: value
@@ -138,7 +138,7 @@ class DecodeParams(Settings):
 
     @classmethod
     def _defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Values for what was not given, where they depend on what was: those of the preset."""
+        """Defaults that depend on what was given: the values of its preset."""
         preset = given.get("preset")
         return cls.presets.get(preset, {}) if isinstance(preset, str) else {}
 
@@ -161,7 +161,7 @@ class DecodeParams(Settings):
 
     @property
     def region(self) -> tuple[float, float] | None:
-        """The signals at which the length holds, for who draws them; None: there is no region."""
+        """The lowest and the highest signal at which the length stays, for figures; None: any."""
         return None
 
     def recorded(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class DecodeParams(Settings):
 
     @property
     def least_room(self) -> int:
-        """Behind a prompt: for the canvas that was asked for, never less than a minimum length."""
+        """Positions that must be free behind a prompt: the first canvas, or a longer minimum."""
         return max(self.initial_length, self.min_new_tokens)
 
     @property
@@ -187,7 +187,7 @@ class DecodeParams(Settings):
 
     @property
     def most_steps(self) -> int:
-        """Forwards, for each gap, after which a policy that has not ended never will."""
+        """A policy that needs more forwards than this for a gap is taken to run for ever."""
         return 4 * self.max_new_tokens + 64
 
     @property

@@ -59,8 +59,8 @@ class Policy(ABC):
     keeps: ClassVar[Keeps] = Keeps.ALL
     #: What it reads; a policy whose parameters decide sets its own in `__init__`.
     needs: Needs = Needs()
-    #: A commit rule of its own, made by this class of rules; the parameter `commit` is then not
-    #: to be had. None: the rule that the request names.
+    #: The commit rule of a policy that brings its own, so that requests cannot name one. None: the
+    #: rule that the request names.
     rule: "ClassVar[type[CommitRule] | None]" = None
 
     def __init__(self, params: Any, special: SpecialTokens) -> None:

@@ -36,7 +36,7 @@ class Draws:
 def draws_for(
     params: DecodeParams, step: int, positions: np.ndarray, greedy: bool = False
 ) -> Draws:
-    """Those of one request in one step; `greedy`: its best tokens, whatever its temperature is."""
+    """The draws of one request in one step; `greedy`: as at temperature 0, whatever it asks."""
     n = len(positions)
     temperature = 0.0 if greedy else params.temperature
     uniform = np.zeros(n, dtype=np.float32)

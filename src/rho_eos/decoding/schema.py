@@ -28,7 +28,7 @@ class Parameter:
 
     @property
     def axis(self) -> str | None:
-        """Whose it is: `policy`, `commit` or `cache`. None: every request's."""
+        """Which axis has it: `policy`, `commit` or `cache`. None: every request has it."""
         if self.name in DecodeParams.model_fields:
             return None
         words = {owner.partition(" ")[0] for owner in self.owners}
@@ -36,7 +36,7 @@ class Parameter:
 
     @property
     def everywhere(self) -> bool:
-        """Whether all of its axis have it."""
+        """Whether all policies, all commit rules or all caches have it."""
         own = [owner for owner in self.owners if owner.startswith(f"{self.axis} ")]
         return len(own) == len(parts()[self.axis or "policy"])
 

@@ -19,7 +19,7 @@ TURNS = (
 
 
 def note_on(model: str, prompt: Any, beside: Any = None) -> str | None:
-    """What to say of a prompt: nothing, unless an embedded model was never taught such.
+    """A sentence for people who give an embedded model a prompt that it was never taught.
 
     `beside`: a suffix or a template. Then the text may go on behind the problem, and a template may
     stand alone.
@@ -34,7 +34,7 @@ def note_on(model: str, prompt: Any, beside: Any = None) -> str | None:
 
 
 def _said(prompt: Any) -> list[str]:
-    """The text, or all that a user said; nothing of token ids."""
+    """The text of a prompt, or all that a user said in a chat; nothing for token ids."""
     if isinstance(prompt, Mapping):
         prompt = prompt.get("prompt", prompt.get("messages"))
     if isinstance(prompt, str):

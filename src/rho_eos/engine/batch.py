@@ -32,8 +32,8 @@ class RowInput:
 class Span:
     """Consecutive computed positions of a row that attend together.
 
-    They see the first `keys` positions of the row, all of them alike, or with a mask each the
-    blocks up to its own.
+    All of them see the first `keys` positions of the row. With a mask, each sees only the blocks up
+    to its own.
     """
 
     count: int
@@ -46,8 +46,11 @@ MASKED_AT_ONCE = 512
 
 
 def spans_of(first: int, end: int, length: int, offset: int) -> list[Span]:
-    """The computed positions from `first` to `end` of a row in blocks: the last block sees all that
-    is computed or kept, and so does one block before it; more than one need a mask."""
+    """Divide the computed positions of a row in blocks, from `first` to `end`, into spans.
+
+    The last block is a span of its own, which sees all that is computed or kept. The blocks before
+    it are spans as well; where several of them share one, it has a mask.
+    """
     last = max(first, (end - 1 + offset) // length * length - offset)
     spans: list[Span] = []
     step = max(length, MASKED_AT_ONCE // length * length)

@@ -25,7 +25,7 @@ class Cost:
     first_token: float | None = None
 
     def usage(self, canvas: Canvas, submitted: float) -> Usage:
-        """The same for people, with what stands on the canvas now."""
+        """The figures that an output reports, with the lengths of the canvas as it stands now."""
         now = time.perf_counter()
         started = now if self.started is None else self.started
         own = canvas.filled[: canvas.most][~canvas.given[: canvas.most]]

@@ -226,7 +226,7 @@ class Engine:
         row.handle.close(self._retire(row, str(failure)), failure)
 
     def _refuse(self, handle: Handle, error: Exception) -> None:
-        """Its policy could not even be created."""
+        """End a request whose policy could not even be created."""
         request = handle.request
         failure = _failure(f"policy {request.params.policy} failed", error)
         handle.close(Output(request.id, "", FinishReason.ERROR, error=str(failure)), failure)
@@ -301,7 +301,7 @@ class Engine:
 
 
 def _check_finite(prediction: Prediction) -> None:
-    """Weights with NaN, or products too large for their precision: no token means anything."""
+    """Raise where logits are no numbers: weights hold NaN, or products overflow their precision."""
     bad = np.count_nonzero(~np.isfinite(prediction.confidence + prediction.eos_probability))
     if bad:
         raise NotFiniteError(
@@ -311,7 +311,8 @@ def _check_finite(prediction: Prediction) -> None:
 
 
 def _failure(what: str, error: BaseException, row: Row | None = None) -> EngineError:
-    """With its cause, for who is in this process; its words tell no more than the kind of it."""
+    """The error of a request that failed. Its words name only the kind of the cause, since clients
+    read them; code in this process finds the cause itself attached."""
     said = isinstance(error, EditError | NotFiniteError)
     reason = str(error) if said else type(error).__name__
     if is_out_of_memory(error) and row is not None:

@@ -60,7 +60,8 @@ class Forward:
 
     @property
     def sees_all(self) -> bool:
-        """Whether the policy may decide on what it says; a block sees all that there is for it."""
+        """Whether the policy may decide by it: it computes all positions, or a block, which is all
+        that a block diffusion model sees."""
         in_blocks = self.asked[0].canvas.blocks is not None and not self.only_keeps
         return self.computed is None or in_blocks
 

@@ -57,7 +57,7 @@ class Prefixes:
 
 
 def _names(tokens: np.ndarray, length: int) -> Iterator[bytes]:
-    """One for each whole block: a digest of all tokens up to its end."""
+    """The name of each whole block: a digest of all tokens up to its end."""
     name = str(length).encode()
     whole = np.ascontiguousarray(tokens[: len(tokens) // length * length], dtype=np.int64)
     for block in whole.reshape(-1, length):

@@ -78,7 +78,7 @@ class Handle:
         self._tell()
 
     def close(self, output: Output, error: EngineError | None = None) -> None:
-        """It ended without a step of its own: cancelled or failed."""
+        """Tell who waits that it has ended without a step of its own: cancelled or failed."""
         self.output, self.error = output, error
         self._tell()
 

@@ -38,8 +38,8 @@ class Row:
     spent: Cost = field(default_factory=Cost)
     finish_reason: FinishReason | None = None
     trace: list[StepRecord] = field(default_factory=list)
-    post_steps: int = 0  # those in which a block was open that had no MASK any more
-    held_since: int = 0  # so many of them in a row
+    post_steps: int = 0  # steps in which the open block had no MASK any more
+    held_since: int = 0  # how many of the last steps were such, one after the other
     idle: bool = False  # whether the last forward predicted nothing
     waited: int = 0  # steps that it was held back, so that others could refresh
     asking: str = ""  # whose code runs, for the sentence that says what failed
@@ -122,8 +122,9 @@ class Row:
 
     @property
     def shared(self) -> BlockCache | None:
-        """Its cache, if other rows may have the same blocks. Not so where blocks are counted from
-        the end of the prompt, whose length then decides; and guidance hides the prompt."""
+        """Its cache, if the row may share blocks with others; else None. It may not where blocks
+        are counted from the end of the prompt, since equal tokens then lie in other blocks, nor
+        with guidance, which also computes the row with its prompt hidden."""
         blocks = self.canvas.blocks
         absolute = blocks is not None and blocks.alignment == "absolute"
         alone = absolute and self.copies == 1
@@ -248,9 +249,12 @@ class Row:
         return replace(step, edits=edits, finished=False)
 
     def _in_window(self, prediction: Prediction, commit: Positions) -> Step:
-        """A row whose policy changes the length does not end in a window without an end of text:
-        its canvas may have been too short, which only a forward over all of it can tell. Where
-        nothing is committed, something else is wanted, which a refresh may bring."""
+        """A step that sees only a window: the length stays, and the commit rule alone is asked.
+
+        A row whose policy changes the length must not fill its canvas here unless the text ends:
+        the canvas may have been too short, which only a forward over all of it can tell. Where
+        nothing is committed, the next forward is a refresh.
+        """
         assert self.cache is not None
         canvas = self.canvas
         keeps_length = len(canvas.suffix) > 0 or not self.policy.edits
@@ -304,7 +308,7 @@ class Row:
         return edited.moved
 
     def _has_ended(self, step: Step) -> bool:
-        """Where the policy says so; one that says nothing ends with its last MASK."""
+        """Whether the policy says so; a row whose policy says nothing ends with its last MASK."""
         canvas = self.canvas
         steps = canvas.step - self.post_steps
         more = canvas.whole_blocks(self.params.max_new_tokens) - self.params.max_new_tokens
@@ -313,8 +317,8 @@ class Row:
         return not len(canvas.masked) if step.finished is None else step.finished
 
     def _end(self) -> None:
-        """A canvas before a suffix is complete when it is full, and so is one whose ends the policy
-        has taken away; any other when it has an end."""
+        """End the row, and say whether its text is complete. Before a suffix, and where the policy
+        takes ends away, it is complete when no MASK is left; else when it has an end."""
         canvas = self.canvas
         full = not len(canvas.masked)
         reads_ends = isinstance(self.policy, Infills) and self.policy.reads_ends
@@ -346,7 +350,7 @@ class Row:
         return canvas.open_block(getattr(self.params, "block_length", None))[0]
 
     def logprobs(self) -> list[TokenLogprob] | None:
-        """Those of the final text, if they are asked for."""
+        """The log-probabilities of the final text, if they are asked for."""
         if self.params.logprobs is None:
             return None
         return logprobs_of(self.final)

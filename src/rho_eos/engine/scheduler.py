@@ -51,7 +51,7 @@ class Scheduler:
         return batch
 
     def remove(self, row: Row) -> None:
-        """It is finished or cancelled: its place is free in the next step."""
+        """Take out a row that is finished or cancelled; its place is free in the next step."""
         if row in self.running:
             self.running.remove(row)
         else:

@@ -1,7 +1,8 @@
 """Keys and values of rows, kept on the device between steps.
 
-A row's are one allocation for all layers, which grows in blocks and goes when the row leaves. Keys
-are kept rotated: an append or a trim moves nothing, and after any other edit all are computed anew.
+What a row keeps is one allocation for all layers. It grows in blocks and goes when the row leaves.
+Keys are kept rotated, so an append or a trim moves nothing, and after any other edit all positions
+are computed anew.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class RowStore:
     def update(
         self, layer: int, key: torch.Tensor, value: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Put (1, kv_heads, n, head_dim) in their places; returns the whole row's."""
+        """Write what was computed, (1, kv_heads, n, head_dim), and return the whole row's."""
         keys, values = self.kept[layer]
         if self.computed is None:
             keys[:, : self.length], values[:, : self.length] = key[0], value[0]
@@ -37,7 +38,7 @@ class RowStore:
 
 
 class Stores:
-    """Those of all rows, within a limit."""
+    """The keys and values of all rows, within a limit."""
 
     def __init__(self, model: Any, megabytes: int) -> None:
         config = model.config

@@ -51,11 +51,13 @@ class FileJob(ABC):
 
     @abstractmethod
     def difference(self, item: Item, line: Line) -> str:
-        """In words, how what a line was made from differs from the item; empty: it does not."""
+        """How a line of the results was made from something else than the item, in words; or
+        empty."""
 
     @abstractmethod
     def open(self, results: ResultFile, until_the_end: ExitStack) -> Answer:
-        """Load what answers items. By now it is known that the results belong to the input."""
+        """Load what answers items. It is called once the results are known to belong to the
+        input."""
 
     @abstractmethod
     def line(self, item: Item, answer: Any) -> Line:
@@ -66,7 +68,7 @@ class FileJob(ABC):
         return True
 
     def items(self, path: Path, complain: Complain = lambda _: None) -> Iterator[Item]:
-        """Every item of a file; what is wrong with other rows is told."""
+        """Every item of a file. Rows that are none are complained of."""
         seen: set[str] = set()
         for row in read_rows(path):
             try:

@@ -56,7 +56,8 @@ class GenerateJob(FileJob):
     _traces: ResultFile | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """What is given for all rows must be good for answers or, without a policy, for gaps."""
+        """Check the defaults of all rows: they must do for answers or, without a policy, for
+        gaps."""
         check_samples(self.n)
         try:
             self.preparer.decide(Ask(params=self.defaults))
@@ -138,7 +139,8 @@ class GenerateJob(FileJob):
         return {"object": "rho_eos.output", "id": line.pop("id"), **self.origin(item), **line}
 
     def _remarked(self, items: Iterator[Item]) -> Iterator[Item]:
-        """The same items. Of the first that the embedded model was never taught, it is said."""
+        """Pass the items on, and remark on the first prompt that the embedded model was not
+        taught."""
         said: set[str] = set()
         for item in items:
             beside = item.ask["suffix"] or item.ask["template"]

@@ -148,7 +148,7 @@ class ResultFile:
             self._replace(raw for raw in self._lines() if wanted(json.loads(raw)))
 
     def put_in_order(self, ids: Iterable[str]) -> None:
-        """The lines of `ids` in their order, then the others in theirs; likewise all at once."""
+        """Put the lines of `ids` first, in the order of `ids`, and replace the file at once."""
         self.repair()
         order = list(dict.fromkeys([*(id for id in ids if id in self.places), *self.places]))
         if order != list(self.places):

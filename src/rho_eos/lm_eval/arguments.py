@@ -81,7 +81,7 @@ def engine_limits(batch_size: Any, device: str | None) -> dict[str, Any]:
 def decode_params(
     defaults: Mapping[str, Any], gen_kwargs: Mapping[str, Any], repeat: int = 0
 ) -> dict[str, Any]:
-    """What one request asks for: what the task and `--gen_kwargs` say beats `defaults`."""
+    """The parameters of one request. What the task and `--gen_kwargs` say beats `defaults`."""
     given = dict(gen_kwargs)
     stops = [given.pop(name, None) or [] for name in ("until", "stop")]
     listed = [[each] if isinstance(each, str) else each for each in stops]

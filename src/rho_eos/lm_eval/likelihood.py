@@ -107,7 +107,7 @@ def _draws(pairs: Sequence[Pair], mc_num: int, seed: int, cfg_scale: float) -> I
 
 
 def _batches(llm: LLM, draws: Iterator[_Draw]) -> Iterator[list[_Draw]]:
-    """As many draws at a time as the engine would run together."""
+    """Groups of as many draws as the engine would run together."""
     batch: list[_Draw] = []
     positions = 0
     for draw in draws:

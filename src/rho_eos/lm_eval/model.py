@@ -64,7 +64,7 @@ class RhoEosLM(TemplateLM):
         return [texts[number] for number in range(len(requests))]
 
     def _requests(self, requests: list[Instance]) -> list[Request]:
-        """A task may ask the same thing several times: each time with noise of its own."""
+        """The requests of a task. One that is asked several times gets another seed each time."""
         asked: Counter[str] = Counter()
         ready = []
         for number, request in enumerate(requests):

@@ -149,7 +149,8 @@ class BidirectionalStack:
         return visible
 
     def _rotation(self, hidden: torch.Tensor, position_ids: torch.Tensor) -> Any:
-        """Cosines and sines, in the type of what they are asked for with."""
+        """Cosines and sines, in the type of the hidden states, or in float32 where the family
+        says."""
         like = hidden[:0].float() if self.rotates_in_float32 else hidden
         return self.rotary_emb(like, position_ids)
 
@@ -167,7 +168,7 @@ class BidirectionalStack:
 
 
 def _read(layer: Any, hidden: torch.Tensor, read_at: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-    """The last layer: behind its attention nothing but the positions that are read matters."""
+    """Run the last layer, and behind its attention only the positions that are read."""
     attended, _ = layer.self_attn(hidden_states=layer.input_layernorm(hidden), **kwargs)
     hidden = (hidden + attended)[:, read_at]
     return hidden + layer.mlp(layer.post_attention_layernorm(hidden))
@@ -232,7 +233,8 @@ class MaskedDiffusionHead:
 
     @classmethod
     def check_folder(cls, folder: Path) -> None:
-        """Refuse a folder for what the checks of `from_pretrained` would not find."""
+        """Refuse a folder with a fault that `from_pretrained` does not find. Families override
+        it."""
 
     @classmethod
     def from_pretrained(

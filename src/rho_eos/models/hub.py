@@ -101,7 +101,7 @@ def fetch_weights(repo: str, folder: Path, names: Sequence[str]) -> None:
 
 @contextmanager
 def _asking(repo: str, lead: str, revision: str | None = None) -> Iterator[None]:
-    """Say what goes wrong in one sentence, and silence what the client logs of its attempts.
+    """Turn errors of the Hub's client into one sentence, and silence what it logs of its attempts.
 
     `lead` begins the sentence where the reason alone does not say what the Hub was asked for.
     """

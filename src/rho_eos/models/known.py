@@ -52,7 +52,7 @@ REFUSED_TYPES = {
     "nemotron_labs_diffusion": "Nemotron-Labs-Diffusion keeps finished text with causal attention, "
     "which is not built yet",
 }
-#: The same by what a name holds, where the config is that of a family that is known.
+#: Models that are refused by what their name holds, as their config is that of a known family.
 REFUSED_NAMES = {
     "llada2.2": "LLaDA2.2 chooses its experts for whole blocks and changes their length, which is "
     "not built; LLaDA2.0 and LLaDA2.1 run",
@@ -68,7 +68,7 @@ def refuse_type(model_type: object) -> None:
 
 
 def refuse_name(model: str) -> None:
-    """The same of a Hub id or a folder."""
+    """Say of a Hub id or a folder why such models are refused, where that is known."""
     for part, why in REFUSED_NAMES.items():
         if part in "/".join(Path(model).parts[-2:]).lower():
             raise UserError(f"model is {shown(model)}: {why}")

@@ -163,7 +163,7 @@ def _read_config(folder: Path) -> tuple[Family, Any]:
 
 
 def _reason(error: BaseException) -> str:
-    """What it says, after its kind where that says little."""
+    """What an error says, with its kind before that where the words alone say little."""
     known = isinstance(error, OSError | ValueError | RuntimeError | SafetensorError)
     return first_line(error) if known else f"{type(error).__name__}: {first_line(error)}"
 

@@ -118,7 +118,7 @@ def describe(config: EngineConfig, checkpoint: Any, device: torch.device) -> Pla
 
 
 def _too_large(config: EngineConfig, checkpoint: Any, tried: Placement) -> str:
-    """That it does not fit as asked, and which options would make it fit."""
+    """The error of a model that does not fit as asked, with the options that would make it fit."""
     assert tried.free is not None
     fitting = []
     for name, value in (("dtype", "bfloat16"), ("quantization", "int8"), ("quantization", "int4")):
@@ -196,7 +196,7 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def _listed(path: str | Path, name: str) -> int:
-    """The number that follows a name in a list of the kernel's."""
+    """The number behind a name in one of the kernel's files."""
     lines = map(str.split, Path(path).read_text(encoding="ascii").splitlines())
     return next(int(line[1]) for line in lines if line[0] == name)
 

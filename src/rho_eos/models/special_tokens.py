@@ -18,7 +18,7 @@ EXPAND_NAMES = ("<|expand|>",)
 def find_special_tokens(
     config: EngineConfig, family: Family, model_config: Any, tokenizer: Any
 ) -> SpecialTokens:
-    """Raise when MASK or EOS is nowhere to be found: decoding cannot start without them."""
+    """Find the special ids. Without MASK and EOS decoding cannot start, so that is an error."""
     vocabulary = tokenizer.get_vocab() if tokenizer is not None else {}
     end_names = (*family.end_of_turn_names, *END_OF_TURN_NAMES)
 

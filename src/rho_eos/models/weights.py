@@ -54,7 +54,7 @@ def measure(
 
 
 def _bits(dtype: str) -> int:
-    """BF16, F8_E4M3 and the like say it; BOOL, which does not, has 8."""
+    """The bits of a type. BF16, F8_E4M3 and the like say them; BOOL, which does not, has 8."""
     number = re.search(r"\d+", dtype)
     return int(number[0]) if number else 8
 
@@ -87,7 +87,7 @@ def check_experts(folder: Path, model: str) -> None:
 
 
 def _tensors(file: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Name, dtype and shape of all weights in a file. One that is damaged is named."""
+    """Name, dtype and shape of all weights in a file. The error of a damaged file names it."""
     try:
         with safe_open(file, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 (not a dict)

@@ -162,7 +162,10 @@ def over_steps(lines: Sequence[Line], field: str) -> Curve:
 
 
 def over_progress(lines: Sequence[Line], field: str) -> Curve:
-    """The same against the share of its steps that a sample has made: all samples, all the way."""
+    """A field of the trace against the share of its steps that a sample has made.
+
+    All samples count from the first step to the last.
+    """
     x = np.linspace(0, 1, BINS)
     series = [_series(line, field) for line in lines]
     grid = [np.interp(x, np.linspace(0, 1, len(each)), each) for each in series]

@@ -101,7 +101,7 @@ def comparison_of(study: Study, main: Plan) -> Result:
 
 
 def _merit(run: Run) -> tuple[float, float]:
-    """More accurate is better; of equals, cheaper."""
+    """What rows are ranked by: more accurate is better, and among equals cheaper is."""
     [summary] = summarise(run[1])
     return summary.accuracy.mean, -summary.costs["positions_evaluated"].mean
 

@@ -87,7 +87,7 @@ class BatchJob(FileJob):
         return f"batch_req_{blake2b(text.encode(), digest_size=16).hexdigest()}"
 
     def _answers(self, service: Service, items: Iterator[Item]) -> Answers:
-        """As many at a time as keep the engine full; each answer as it is there."""
+        """Answers as they finish; as many requests are in flight as keep the engine full."""
         room = 2 * service.llm.config.max_rows
         waiting: dict[asyncio.Task[tuple[int, Line]], str] = {}
         with asyncio.Runner() as runner:

@@ -71,7 +71,7 @@ class ServerConfig(Settings):
 
     @model_validator(mode="after")
     def _check_texts(self) -> Self:
-        """A key of spaces would count as none, and the server would be open to all."""
+        """Refuse a key of spaces: it would count as none, and the server would be open to all."""
         for name in ("api_key", "cors_origin"):
             self._check(name, all(map(str.strip, getattr(self, name))), "texts that are not blank")
         names = all(re.fullmatch(r"\*|(\*\.)?[^*\s]+", host) for host in self.allowed_host)

@@ -107,7 +107,8 @@ def given_parameters(request: BaseModel) -> dict[str, Any]:
 
 
 def _taken(parameter: Parameter) -> Any:
-    """A type that is described by what its owners take, and lets everything pass."""
+    """A type for the API's description: it says what the owners of a parameter take, and lets every
+    value pass."""
     if parameter.name in AXES:
         takes = [Literal[choices_of(parameter.name)]]
     else:

@@ -81,7 +81,7 @@ def _usual_parts(defaults: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _implied(policy: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """For each choice of a parameter, what that makes of the policy's other parameters."""
+    """For each choice of a parameter, the values that other parameters of the policy get by it."""
     fields, defaults = policies()[policy].Params.model_fields, _resolved({"policy": policy})
     implied: dict[str, dict[str, dict[str, Any]]] = {}
     for name, field in fields.items():
@@ -99,7 +99,8 @@ def _implied(policy: str) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _resolved(given: dict[str, Any]) -> dict[str, Any]:
-    """All parameters that follow from what is given; none where the policy needs more than that."""
+    """All parameters that follow from what is given; empty where the policy needs more than
+    that."""
     try:
         return DecodeParams.from_mapping(given).model_dump(mode="json")
     except UserError:

@@ -26,7 +26,7 @@ def block_defaults(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def refuse_text_behind(ask: Ask) -> None:
-    """Refuse what would have to be seen from before it."""
+    """Refuse an ask with text behind the answer, which the model could not see."""
     asked = {"suffix": ask.suffix, "template": ask.template, "schema": ask.schema}
     for name, given in asked.items():
         if given is not None:
@@ -38,12 +38,12 @@ def refuse_text_behind(ask: Ask) -> None:
 
 
 def blockwise_policies() -> dict[str, type[Policy]]:
-    """Those that such a model can be decoded with."""
+    """The policies that a block diffusion model can be decoded with."""
     return {name: each for name, each in policies().items() if issubclass(each, Blockwise)}
 
 
 def blockwise(params: DecodeParams, trained: Blocks) -> DecodeParams:
-    """The parameters with a length of blocks, which such a model always has.
+    """The parameters with the length of a block, where they do not say one themselves.
 
     A policy that reads a length from positions that it does not have is refused.
     """

@@ -50,7 +50,7 @@ def refuse_unless_it_infills(policy: str, special: SpecialTokens) -> None:
 
 
 def able_policies(special: SpecialTokens) -> list[str]:
-    """Those whose canvas may stand before text, on a model with these tokens."""
+    """The policies whose canvas may stand before text, on a model with these tokens."""
     found = []
     for name, policy in policies().items():
         with suppress(UserError):

@@ -133,11 +133,12 @@ class _Gap(ABC):
 
     @abstractmethod
     def allowed(self, tokens: np.ndarray, at: int, decided: bool) -> list[int]:
-        """The tokens that may stand `at` a place of the gap; `decided`: none is open before it."""
+        """The tokens that may stand at place `at` of the gap. `decided`: all places before it have
+        their token."""
 
 
 class NumberGap(_Gap):
-    """Blanks around a number are JSON too, so one may be shorter than its gap."""
+    """A gap for a number. Blanks around it are JSON, too, so it may be shorter than its gap."""
 
     def __init__(self, gap: int, spelling: Spelling, fraction: bool) -> None:
         super().__init__(gap, spelling)

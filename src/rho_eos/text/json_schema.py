@@ -170,7 +170,7 @@ def _is(value: Any, kind: str) -> bool:
 
 
 def _likeness(option: str, text: str) -> tuple[bool, int]:
-    """Whether it is the text, and else how much of its beginning."""
+    """How much an option is like a text: whether they are equal, and how long they begin alike."""
     same = takewhile(lambda pair: pair[0] == pair[1], zip(option, text, strict=False))
     return option == text, len(list(same))
 

@@ -102,7 +102,8 @@ class Preparer:
         return params
 
     def _least_room(self, params: DecodeParams) -> int:
-        """Behind a prompt. A canvas that grows block by block begins with what there is."""
+        """Positions that must be free behind a prompt. A canvas that grows block by block needs
+        one."""
         if self.checkpoint.blocks is not None and grows(params):
             return max(1, params.min_new_tokens)
         return params.least_room
@@ -121,7 +122,8 @@ class Preparer:
         return Spelling(self.encoder, self.special)
 
     def _canvas(self, ask: Ask, template: Template | None, params: DecodeParams) -> Canvas:
-        """What is given, with the MASKs of a template; without one there is none yet."""
+        """The canvas of what is given, with the MASKs of a template; without one it has no cells
+        yet."""
         if template is None:
             return Canvas.of(self.special, self._prompt(ask, params), 0, self._suffix(ask))
         if ask.prompt is not None:
@@ -146,7 +148,8 @@ class Preparer:
         return ids
 
     def _suffix(self, ask: Ask) -> list[int]:
-        """A text is the rest of a document and ends in EOS; token ids are taken as they are."""
+        """The ids of a suffix. A text is the rest of a document and ends in EOS; ids stay as they
+        are."""
         if not ask.suffix:
             return []
         if isinstance(ask.suffix, str):
@@ -221,7 +224,7 @@ def samples(id: str, params: DecodeParams, n: Any) -> list[tuple[str, DecodePara
 
 
 def _fitted(params: DecodeParams, canvas: Canvas, context: int, least: int) -> DecodeParams:
-    """The same parameters with the lengths that the gaps and the context leave."""
+    """The parameters with the lengths that the gaps ask for and the context leaves."""
     change: dict[str, int] = {}
     most, given = params.max_new_tokens, canvas.given_length
     if canvas.gaps is not None:
@@ -249,7 +252,7 @@ def _fitted(params: DecodeParams, canvas: Canvas, context: int, least: int) -> D
 
 
 def able_caches(checkpoint: Checkpoint) -> list[str]:
-    """Those that are made for the model's attention."""
+    """The caches that are made for the model's attention, and none."""
     for_blocks, able = checkpoint.blocks is not None, [NO_CACHE]
     if checkpoint.family.caches:
         able += [name for name, kind in CACHES.all().items() if kind.for_blocks == for_blocks]

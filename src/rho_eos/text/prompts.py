@@ -139,7 +139,8 @@ class Encoder:
 
 
 def kind_of(prompt: Prompt | None) -> tuple[str, Any]:
-    """Under which of the three names a prompt belongs, and what it holds."""
+    """The name that a prompt goes by (`prompt`, `messages`, `prompt_token_ids`), and what it
+    holds."""
     if isinstance(prompt, Mapping):
         kinds = [kind for kind in _KINDS if kind in prompt]
         if len(kinds) != 1:

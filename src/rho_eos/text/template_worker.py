@@ -48,7 +48,7 @@ def answer(to: TextIO, content: dict[str, Any]) -> None:
 
 
 def limit_memory(megabytes: int) -> None:
-    """What is mapped by now, and so much beyond it."""
+    """Allow the process so much memory beyond what it has mapped by now."""
     try:
         import resource
 

@@ -59,7 +59,7 @@ class Screen:
         self.output = event.output
 
     def closing_line(self) -> str:
-        """What it has cost."""
+        """What the request has cost, in a line."""
         assert self.output is not None and self.record is not None
         usage = self.output.usage
         positions = f"{usage.positions_evaluated:,} positions evaluated"
@@ -74,7 +74,7 @@ class Screen:
         )
 
     def render(self, width: int, height: int) -> Panel:
-        """All of the terminal's width, and no more than its height."""
+        """The picture, as wide as the terminal and at most as high."""
         assert self.record is not None
         title = f"{title_of(self.params.policy)} · step {self.record.step + 1}"
         if self.record.block is not None:
@@ -150,7 +150,7 @@ class Screen:
         return Text("\n").join(wrapped)
 
     def _is_kept(self, index: int) -> bool:
-        """Whether it is in a finished block, which no later forward computes or changes."""
+        """Whether a position is in a finished block, which no later forward computes or changes."""
         assert self.record is not None
         return self.record.block is not None and index < self.record.block[0]
 

@@ -25,11 +25,14 @@ class QuotaParams(CommitParams):
     )
     spread: Literal["first", "even"] = setting(
         "first",
-        "where a block does not divide: more in its first steps, or as even as rounding what is "
-        "left over the steps that are left makes it (dllm)",
+        "where a block does not divide equally. first: its first steps commit more; even: each "
+        "step commits what is left, divided by the steps that are left and rounded (dllm)",
     )
     threshold: float = setting(
-        1.0, "commit all candidates more confident than this where that is more", gt=0, le=1
+        1.0,
+        "commit every candidate more confident than this, where those are more than the share",
+        gt=0,
+        le=1,
     )
 
     @model_validator(mode="after")
@@ -76,7 +79,7 @@ class Quota(CommitRule):
         return equal_shares(size, steps)[step]
 
     def _steps(self, canvas: Canvas, first: int, size: int) -> int:
-        """A block never gets more steps than it has cells, nor none."""
+        """The steps of the open block: at least one, and no more than it has cells."""
         params = self.params
         if params.steps_per_block is not None:
             return min(params.steps_per_block, size)

@@ -34,7 +34,7 @@ class CalParams(DecodeParams):
         "what speaks for a length: confidence in the gap (as published), or how well the text "
         "behind it follows",
     )
-    calibrated: bool = setting(True, "divide confidence by what it is at that length anyway")
+    calibrated: bool = setting(True, "divide the confidence by what it usually is at that length")
     behind: int = setting(8, "tokens behind the gap that evidence suffix looks at", ge=1, le=1024)
     patience: int = setting(
         8,
@@ -165,7 +165,7 @@ class Climb:
         return [length for length in lengths if self.shortest <= length <= self.longest]
 
     def next(self, score: float) -> int | None:
-        """The score of the length that was tried last → the next one to try, if any."""
+        """Take the score of the length that was tried last; returns the next one to try, if any."""
         if score > self.best_score:
             self.best, self.best_score, self.worse = self.length, score, 0
         else:

@@ -110,8 +110,10 @@ class DreamOn(Windowed, Infills, Policy):
         return Step(edits, commit=no_positions(), finished=finished)
 
     def _deleted(self, canvas: Canvas, chosen: int) -> Positions:
-        """The MASKs of the gap from the first EOS of the whole row on, of which this is one; a
-        minimum length stays."""
+        """What an EOS at `chosen` deletes: the MASKs of its gap behind the first EOS of the row.
+
+        A minimum length is not deleted.
+        """
         eos = self.special.eos
         first = 0 if eos in canvas.prompt else chosen
         earlier = np.flatnonzero(canvas.cells[:first] == eos)

@@ -64,8 +64,9 @@ class RhoEos(Windowed, Policy):
         if rho is None or not may_change or low <= rho <= high:
             return ()
         if rho < low:
-            # With a cache the forwards since the last decision had none: this one makes up for
-            # them. Room that is too much costs little; MASKs dropped in haste are the answer's.
+            # With a cache no forward since the last decision could make one, so this decision
+            # stands for all of them. It does so only here, where the canvas grows: too much room
+            # costs little, but MASKs that are dropped in haste were the answer's.
             count = expansion_factor(rho, params, forwards=canvas.step - self.decided)
             return (Append(min(count, params.max_new_tokens - canvas.length)),)
         spare = canvas.length - params.min_new_tokens

@@ -92,7 +92,8 @@ class ScoutParams(DecodeParams, CommitParams):
         return ceil(NEXT / block) * block
 
     def room(self, first: int) -> int:
-        """How long a canvas is whose first MASK is there: what is written next, and `ahead`."""
+        """How long a canvas is with its first MASK at `first`: what is written next, and
+        `ahead`."""
         return first - first % (self.block_length or 1) + self.next + self.ahead
 
 
@@ -142,7 +143,7 @@ class Scout(Windowed, Policy):
         return min(self.goal, self.params.max_new_tokens)
 
     def _look(self, canvas: Canvas, prediction: Prediction, end: int | None) -> None:
-        """On how long a canvas this step has to be."""
+        """Decide how long the canvas has to be before this step may write (`goal`; 0: it may)."""
         if self.expected is not None:
             if self.doubted is None and end is not None and self._is_early(canvas, end):
                 self.doubted, self.goal = end, self.expected + self.params.margin
@@ -159,13 +160,13 @@ class Scout(Windowed, Policy):
             self.goal = self.params.longest_look
 
     def _is_early(self, canvas: Canvas, end: int) -> bool:
-        """Sooner than was expected, on a canvas without room for all of that; not yet written."""
+        """Whether the text is about to end sooner than expected, on a canvas too short for more."""
         assert self.expected is not None
         ended = self.special.is_end(canvas.cells).any()
         return not ended and canvas.length < self.expected and self.expected - end >= DOUBTFUL
 
     def _believe(self, canvas: Canvas, end: int | None) -> None:
-        """This canvas is long enough, or agrees: what it says counts.
+        """Take over what a canvas says that is long enough, or that agrees with a longer one.
 
         Where a short canvas changes the text, an end that comes nearer does not: a model that fits
         its text to its canvas would bring it nearer, a little in each step.
@@ -198,7 +199,8 @@ class Scout(Windowed, Policy):
         return (Trim(count),) if count >= LEAST_DROPPED else ()
 
     def _needed(self, first: int, end: int | None) -> int:
-        """How long the canvas stays, whose first MASK is there; without an end in sight, gets."""
+        """How long a canvas with its first MASK at `first` has to be: it is cut to that length, or
+        grows to it where no end is in sight."""
         assert self.expected is not None
         next_, margin = self.params.room(first), self.params.margin
         if not self.wide:
@@ -210,7 +212,7 @@ class Scout(Windowed, Policy):
 
 
 def percent(share: float) -> str:
-    """Rounded down, so that what falls short of a bound is not shown as reaching it."""
+    """A share in per cent, rounded down: what falls short of a bound is not shown to reach it."""
     return f"{int(100 * share)}%"
 
 

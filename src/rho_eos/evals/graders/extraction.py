@@ -18,7 +18,9 @@ def tagged(text: str) -> str | None:
 
 
 def math_answer(text: str) -> str | None:
-    r"""The final result: a box in the answer tags, all that they hold, any last box, or `####`."""
+    r"""The final result, from the first of these that is there: the last box within the answer
+    tags,
+    all text within them, the last box anywhere, what follows `####`."""
     answer = tagged(text)
     candidates = [
         last_boxed(answer) if answer is not None else None,
@@ -47,7 +49,8 @@ def unboxed(text: str) -> str:
 
 
 def balanced(text: str, start: int) -> str | None:
-    r"""From `start` to the brace that closes the one before it; `\{` and `\}` are not braces."""
+    r"""The text from `start` to the brace that closes the one before `start`; `\{` and `\}` do not
+    count as braces."""
     depth = 1
     position = start
     while position < len(text):
@@ -68,7 +71,8 @@ def after_hashes(text: str) -> str | None:
 
 
 def code_answer(text: str) -> str | None:
-    """The last fenced block, or all there is, of the answer; without tags, of the whole text."""
+    """The last fenced block within the answer tags, or all text in them; without tags, the same of
+    the whole text."""
     answer = tagged(text)
     blocks = FENCED.findall(text if answer is None else answer)
     if blocks:

@@ -33,7 +33,7 @@ class Grader(Settings):
 
     @abstractmethod
     def extract(self, text: str) -> str | None:
-        """The answer in the text, None if there is none."""
+        """The answer in the text; None if there is none."""
 
     def expected(self, reference: str) -> str:
         """What the answer is compared with; `UserError` if the reference holds no such thing."""
@@ -43,7 +43,9 @@ class Grader(Settings):
         return answer == expected
 
     def check(self, reference: str, _fields: Mapping[str, str]) -> None:
-        """`UserError` if no answer could be judged by this; asked before any model is."""
+        """Raise a `UserError` if no answer could be judged by this reference. It is called before
+        any
+        model is asked."""
         if not reference.strip():
             raise UserError("the reference is empty")
         self.expected(reference)

@@ -77,7 +77,7 @@ def compare(lines: Sequence[Line], baseline: Sequence[Line]) -> list[Change]:
 
 
 def _change(metric: str, ours: Sequence[float], theirs: Sequence[float]) -> Change:
-    """Values of the same samples. More is better of accuracy, less of a cost."""
+    """How a metric differs on the same samples. More accuracy is better, and less of a cost."""
     gains = [a - b for a, b in zip(ours, theirs, strict=True)]
     more, less = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     if metric not in COSTS:

@@ -41,7 +41,7 @@ def model_identity(config: EngineConfig, checkpoint: Checkpoint | None = None) -
 
 
 def model_hash(config: EngineConfig) -> str:
-    """The same for models that answer alike, whatever they are called and wherever they lie."""
+    """A hash that is the same for models that answer alike, wherever they lie."""
     named = ("model", "revision")
     checkpoint = open_checkpoint(config)
     identity = {k: v for k, v in model_identity(config, checkpoint).items() if k not in named}
@@ -52,7 +52,8 @@ def model_hash(config: EngineConfig) -> str:
 
 
 def _weights(checkpoint: Checkpoint) -> str:
-    """Of a Hub model its commit: the driver of a cluster need not have the weights."""
+    """What names the weights: of a Hub model its commit, as the driver of a cluster has no
+    weights."""
     return checkpoint.commit or fingerprint(checkpoint.files)
 
 

@@ -19,7 +19,7 @@ SAMPLES = "samples.jsonl"
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """`settings` and `sessions` of a run."""
+    """The `settings` and the `sessions` of a run."""
     path = folder / SETTINGS
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ def open_run(folder: Path, settings: dict[str, Any]) -> Iterator[RunFolder]:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """All or nothing: a kill in between leaves the old file."""
+    """Write a file whole or not at all: a kill in between leaves the old one."""
     draft = path.with_suffix(".part")
     try:
         draft.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

@@ -72,7 +72,7 @@ class Table:
         return f"{' · '.join(row[: self.labels])}\n{told}\n"
 
     def write(self, stem: Path) -> None:
-        """Beside each other: stem.md, stem.csv, stem.tex."""
+        """Write stem.md, stem.csv and stem.tex."""
         for suffix, text in ((".md", self.markdown), (".csv", self.csv), (".tex", self.latex)):
             stem.with_suffix(suffix).write_text(text(), encoding="utf-8")
 

@@ -90,7 +90,7 @@ def findings(study: Study, rows: Iterable[Row], tasks: Sequence[str]) -> list[Fi
 
 
 def ended_early(line: Line) -> bool:
-    """Wrong, and not because of what was written: there was no room, or the text is short."""
+    """Whether an answer is wrong for want of text: there was no room, or it is much too short."""
     if line["correct"]:
         return False
     full = line["finish_reason"] == FinishReason.LENGTH.value
@@ -186,7 +186,10 @@ def verdict(of_section: Sequence[Finding]) -> Verdict:
 
 
 def _is_deceived(found: Finding, best: Finding) -> bool:
-    """Far behind, and not by chance: tested on the same answers, or else as independent rows."""
+    """Whether a row is far behind the best fixed length, and not by chance.
+
+    That is tested on the same answers; where they are not at hand, as on independent samples.
+    """
     gap = best.accuracy.mean - found.accuracy.mean
     if gap < DECEIVED:
         return False

@@ -65,7 +65,7 @@ def plan_survey(
 
 
 def _read(name: str, words: Sequence[str]) -> tuple[Any, ...]:
-    """Words as the parameter takes them; their range is checked with the rest of a row."""
+    """The values that words stand for; their range is checked with the rest of a row."""
     if name not in parameters():
         raise UserError(f"{name!r} is no decoding parameter; they are {', '.join(parameters())}")
     return tuple(from_words({name: word})[name] for word in words)
