@@ -1,5 +1,6 @@
 """Checkpoints that are not what they say: one sentence each, soon, and without much memory."""
 
+import base64
 import json
 import os
 import shutil
@@ -12,8 +13,10 @@ import psutil
 import pytest
 
 from rho_eos import LLM, DecodeParams, UserError
-from rho_eos.models.sanity import described_parameters
+from rho_eos.engine.errors import EngineError
+from rho_eos.models.sanity import check_tokenizer, described_parameters
 from tests.conftest import DATA
+from tests.evals.command import Command
 from tests.models.parity import SECONDS, within
 
 Change = Callable[[Path], object]
@@ -100,6 +103,10 @@ BAD_FIELDS: dict[str, list[Any]] = {
     "quantization_config": [{"quant_method": "gptq", "bits": 4}, "int4"],
     "rope_scaling": ["yarn"],
     "rope_parameters": [[1]],
+    "num_labels": [10**9, "many", -1],
+    "architectures": [["\x1b]0;owned\x07"]],
+    "\x1b[2J": [1],
+    "nested": [{"deeper": ["\x9b31m"]}],
 }
 BAD_FITS = {  # sizes that are sane but not those of the weights
     "many layers": config(n_layers=1000),
@@ -164,6 +171,37 @@ BAD_FILES = {
     "unknown dtype": tensor("F33", [1], [0, 4]),
     "sparse weights": sparse("model.safetensors", 2**42),
 }
+
+
+def rules(part: str, *rules: dict[str, Any]) -> Change:
+    inner = {"normalizer": "normalizers", "decoder": "decoders"}[part]
+    return edited("tokenizer.json", **{part: {"type": "Sequence", inner: list(rules)}})
+
+
+def replace(content: str, **pattern: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def charsmap() -> dict[str, Any]:
+    """One that makes a million letters of a character, as sentencepiece would store it."""
+    table = (4).to_bytes(4, "little") + bytes(4) + b"x" * 10**6 + b"\0"
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(table).decode()}
+
+
+#: Each makes gigabytes of a few words, or does so with the next one.
+BAD_RULES = {
+    "letters that double": rules("normalizer", *[replace("ee", String="e")] * 30),
+    "one that is long": rules("normalizer", replace("e" * 10**6, String="e")),
+    "between all letters": rules("normalizer", *[replace("xy", Regex="(?:)")] * 20),
+    "nested": rules(
+        "normalizer", {"type": "Sequence", "normalizers": [replace("ee", String="e")] * 30}
+    ),
+    "in front": rules("normalizer", *[{"type": "Prepend", "prepend": "e" * 999}] * 2),
+    "a table": rules("normalizer", charsmap()),
+    "in the decoder": rules("decoder", *[replace("ee", String="e")] * 30),
+    "extra ids": edited("tokenizer_config.json", extra_ids=10**9),
+    "a name that clears the screen": edited("tokenizer_config.json", tokenizer_class="\x1b[2J"),
+}
 BAD_INDEXES = {
     "parent": index(weight_map={"a": "../model-1.safetensors"}),
     "absolute": index(weight_map={"a": "/etc/passwd"}),
@@ -200,6 +238,7 @@ CASES: dict[str, Change] = {
     },
     **{f"fit: {name}": change for name, change in BAD_FITS.items()},
     **{f"file: {name}": change for name, change in BAD_FILES.items()},
+    **{f"rules: {name}": change for name, change in BAD_RULES.items()},
     **{f"index: {name}": change for name, change in BAD_INDEXES.items()},
     **{f"template: {name}": change for name, change in BAD_TEMPLATES.items()},
 }
@@ -214,7 +253,7 @@ def test_it_is_one_sentence(name: str, byte_checkpoint: Path, tmp_path: Path) ->
     with within(SECONDS), pytest.raises(UserError) as refused:
         LLM(str(folder)).generate(["hello"], PARAMS)
     said = " ".join(str(refused.value).split())
-    assert 10 < len(said) < 1500, said
+    assert 10 < len(said) < 1500 and said.isprintable(), said
     assert psutil.Process().memory_info().rss - before < 500 * 2**20
 
 
@@ -222,6 +261,49 @@ def test_the_same_checkpoint_unchanged_is_fine(byte_checkpoint: Path, tmp_path: 
     folder = tmp_path / "checkpoint"
     shutil.copytree(byte_checkpoint, folder)
     assert LLM(str(folder)).generate(["hello"], PARAMS)[0].finish_reason
+
+
+def test_a_tokenizer_that_panics_fails_its_request_alone(
+    byte_checkpoint: Path, tmp_path: Path
+) -> None:
+    """Its decoder cuts more from each token than there is, which ends in a panic in Rust."""
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(byte_checkpoint, folder)
+    cut = {"type": "Strip", "content": "a", "start": 0, "stop": 9}
+    rules("decoder", replace("a", Regex=r"[\s\S]"), cut)(folder)
+    llm = LLM(str(folder))
+    for _ in range(2):
+        with pytest.raises(EngineError, match="tokenizer failed"):
+            llm.generate(["hello"], PARAMS)
+    assert not llm.engine.has_work
+
+
+def test_what_is_shown_of_a_token_commands_no_terminal(
+    byte_checkpoint: Path, tmp_path: Path, command: Command
+) -> None:
+    """Such a token in tokenizer.json alone is shown; the settings may not name it."""
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(byte_checkpoint, folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        path = folder / name
+        path.write_text(path.read_text().replace("<|endoftext|>", "<\\u001b[2J>"))
+        shown = command("info", folder)
+        assert "\x1b" not in shown.out + shown.err and r"\x1b[2J" in shown.out + shown.err, shown
+    assert shown.code == 2
+
+
+def test_rules_of_published_tokenizers_are_accepted() -> None:
+    """Llama's, Gemma's and T5's, as their files have them."""
+    llama = [{"type": "Prepend", "prepend": "▁"}, replace("▁", String=" ")]
+    byte = [replace(" ", String="▁"), {"type": "ByteFallback"}, {"type": "Fuse"}]
+    albert = [replace('"', String="``"), replace('"', String="''"), {"type": "NFKD"}]
+    for normalizer in (llama, [*albert, replace(" ", Regex=" {2,}")]):
+        check_tokenizer(
+            {
+                "normalizer": {"type": "Sequence", "normalizers": normalizer},
+                "decoder": {"type": "Sequence", "decoders": byte},
+            }
+        )
 
 
 def test_ids_beyond_the_vocabulary_are_refused(byte_checkpoint: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 import httpx
 import psutil
 
+from rho_eos.base.errors import tokenizing
 from tests.scripted import Guesses, decode, says
 from tests.server.clients import Web, connect, error_of, text_of
 from tests.server.scripted_server import ControlledRunner, chat_body, serving
@@ -83,7 +84,45 @@ def test_a_dead_worker_is_a_503_for_everybody_and_not_ready() -> None:
         assert [answer.result(20).status_code for answer in pending] == [503] * 4
         assert server.chat().status_code == 503
         assert server.http.get("/ready").status_code == 503
+        assert server.http.get("/health").status_code == 503
+
+
+class PanicException(BaseException):
+    """What a panic in Rust is in Python: the tokenizers library has one of this name."""
+
+
+def test_errors_in_retiring_a_row_belong_to_the_row() -> None:
+    """The text of a bad one cannot be made: when it ends, and when it is cancelled."""
+    runner = ControlledRunner(echo)
+    with serving(runner, max_rows=4) as server, ThreadPoolExecutor(8) as pool:
+        engine = server.service.llm.engine
+        plain = engine.detokenize
+
+        def detokenize(ids: list[int]) -> str:
+            if "bad" in plain(ids):
+                with tokenizing():
+                    raise PanicException("index out of bounds")
+            return plain(ids)
+
+        engine.detokenize = detokenize
+        for left in (True, False):
+            runner.may_run.clear()
+            prompts = ["bad", "good 1", "bad", "good 2"]
+            deadline = 0.5 if left else 60
+            answers = [pool.submit(server.chat, p, deadline_seconds=deadline) for p in prompts]
+            server.wait_for_requests(4)
+            if left:
+                assert [answer.result().status_code for answer in answers] == [504] * 4
+                runner.may_run.set()
+                server.wait_for_metric(RUNNING, 0)
+                continue
+            runner.may_run.set()
+            codes = [answer.result().status_code for answer in answers]
+            assert codes == [500, 200, 500, 200]
+            said = error_of(answers[0].result(), 500)["message"]
+            assert "tokenizer failed" in said and "index out of bounds" in said
         assert server.http.get("/health").status_code == 200
+        assert text_of(server.chat("good 3")) == "good 3!"
 
 
 def test_a_deadline_is_a_504_even_if_the_model_hangs() -> None:

@@ -47,6 +47,31 @@ def test_sigterm_under_load_loses_nothing_that_was_accepted(
         Web(fresh.url).chat("late")
 
 
+DYING = """
+from rho_eos.decoding.policies.fixed import Fixed
+from rho_eos import register_policy
+
+@register_policy
+class Dying(Fixed):
+    name = "dying"
+    def step(self, *arguments):
+        raise SystemExit("it ends whatever it runs in")
+"""
+
+
+def test_a_server_whose_worker_died_ends_with_an_error(
+    byte_checkpoint: Path, tmp_path: Path
+) -> None:
+    """So that whatever watches over it starts another."""
+    (tmp_path / "dying.py").write_text(DYING)
+    plugin = ("--plugin", str(tmp_path / "dying.py"))
+    fresh = start_server(byte_checkpoint, tmp_path / "log", *plugin)
+    assert fresh.web.chat("hello").status_code == 200
+    assert fresh.web.chat("hello", policy="dying").status_code == 503
+    assert fresh.popen.wait(60) == 1
+    assert "rho-eos: the engine's worker died" in fresh.log.read_text()
+
+
 def test_bad_options_are_one_line_and_exit_code_2(server: Process, tmp_path: Path) -> None:
     port = str(httpx.URL(server.url).port)
     for options, named in (

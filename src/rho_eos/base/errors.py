@@ -1,7 +1,9 @@
 """What a command or a request may end with through no fault of the program."""
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 _LONGEST_SHOWN = 200  # characters of a bad value that a sentence repeats
@@ -31,6 +33,22 @@ class UserError(ValueError):
         return cls(f"{field} {verb} {shown(got)}, but takes {takes}", field, got, takes)
 
 
+class TokenizerError(UserError):
+    """A checkpoint's tokenizer gave up, in a way that its library did not foresee."""
+
+
+@contextmanager
+def tokenizing() -> Iterator[None]:
+    """Whatever a tokenizer is asked for. A panic of its library is no `Exception`: nobody between
+    here and the end of the process would take it for an error of this text alone."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise TokenizerError(f"the model's tokenizer failed: {first_line(error)}") from error
+
+
 class StorageError(RuntimeError):
     """A file cannot be written, most often because the disk is full: exit code 1."""
 
@@ -49,6 +67,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def first_line(error: BaseException) -> str:
     """The first line of what another library's error says, or its kind where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def printable(text: str) -> str:
+    """A text with its control characters written out: a terminal obeys them."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], text)
 
 
 def shown(value: Any) -> str:

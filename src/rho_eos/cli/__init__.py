@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from rho_eos import __version__
-from rho_eos.base.errors import StorageError, UserError
+from rho_eos.base.errors import StorageError, UserError, printable
 from rho_eos.base.plugins import load_plugins
 from rho_eos.cli.batch import batch
 from rho_eos.cli.chat import chat
@@ -127,7 +127,7 @@ def main() -> None:
 
 
 def _end(code: int, sentence: str) -> NoReturn:
-    print(f"rho-eos: {' '.join(sentence.split())}", file=sys.stderr)
+    print(f"rho-eos: {printable(' '.join(sentence.split()))}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -1,5 +1,6 @@
 """`rho-eos info`: what a checkpoint is, without loading its weights, or fetching them."""
 
+from rho_eos.base.errors import printable
 from rho_eos.cli.options import Model
 from rho_eos.config import EngineConfig
 
@@ -40,5 +41,5 @@ def info(engine: EngineConfig, name: Model = None) -> int:
         "would run on": placement.sentence,
     }
     for what, value in rows.items():
-        print(f"{what:<15}{value}")
+        print(f"{what:<15}{printable(value)}")
     return 0

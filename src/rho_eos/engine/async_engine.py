@@ -32,6 +32,7 @@ class AsyncEngine:
         self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._open: dict[Handle, tuple[Generation, int]] = {}  # not done yet; the loop's own
         self._news: list[Handle] = []  # with which something was filed in this step; the worker's
+        self.when_dead: Callable[[], None] = lambda: None  # called in the loop
         self._accepting = False
         self._thread: threading.Thread | None = None
         self._idle = asyncio.Event()
@@ -134,6 +135,10 @@ class AsyncEngine:
         for handle in handles:
             self._commands.put(partial(self._engine.cancel, handle))
 
+    def _die(self) -> None:
+        self._fail_everything("the engine's worker died")
+        self.when_dead()
+
     # ── the worker's side ────────────────────────────────────────────────────────────────────
 
     def _work(self) -> None:
@@ -143,7 +148,7 @@ class AsyncEngine:
                 self._report()
         except BaseException:  # whatever ended the worker, nobody may go on waiting for it
             logger.critical("the engine's worker died", exc_info=True)
-            self._tell_loop(self._fail_everything, "the engine's worker died")
+            self._tell_loop(self._die)
 
     def _obey_commands(self) -> bool:
         """Admit and cancel; wait only if there is nothing to decode or to tell. False: the end."""

@@ -25,6 +25,7 @@ from typing import Protocol
 
 import numpy as np
 
+from rho_eos.base.errors import TokenizerError
 from rho_eos.base.outputs import FinishReason, Output, StepRecord
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.canvas import COMMIT_POSITION, COMMIT_PROBABILITY, COMMIT_STEP, Canvas
@@ -122,7 +123,10 @@ class Engine:
             row = self._rows.get(handle)
             if row is not None:
                 row.finish_reason = FinishReason.CANCELLED
-                handle.close(self._retire(row))
+                try:
+                    handle.close(self._retire(row))
+                except Exception as error:  # a cancelled row, too, has its errors for itself
+                    self._fail(row, error)
 
     @property
     def has_work(self) -> bool:
@@ -160,7 +164,7 @@ class Engine:
             if len(rows) > 1:
                 self._lower_budget(positions // 2)
         if len(rows) == 1:
-            self._fail(rows[0], error, "the model failed")
+            self._fail(rows[0], error, "the model")
         else:
             logger.warning("a forward of %d rows failed, trying halves: %r", len(rows), error)
 
@@ -183,8 +187,7 @@ class Engine:
             self._file(row, before, prediction, record)
         except BaseException as error:
             # Half a step may have been taken: whatever interrupted it, this row cannot go on.
-            at_fault = "the model" if isinstance(error, NotFiniteError) else row.asking
-            self._fail(row, error, f"{at_fault} failed")
+            self._fail(row, error)
             if not isinstance(error, Exception):
                 raise
 
@@ -218,12 +221,18 @@ class Engine:
             )
         )
 
-    def _fail(self, row: Row, error: BaseException, what: str) -> None:
+    def _fail(self, row: Row, error: BaseException, at_fault: str = "") -> None:
         if row.handle.done:
             return
-        failure = _failure(what, error, row)
+        known = {NotFiniteError: "the model", TokenizerError: "the tokenizer"}
+        what = at_fault or known.get(type(error), row.asking)
+        failure = _failure(f"{what} failed", error, row)
         row.finish_reason = FinishReason.ERROR
-        row.handle.close(self._retire(row, str(failure)), failure)
+        try:
+            output = self._retire(row, str(failure))
+        except Exception:  # what it had written cannot be told either
+            output = Output(row.id, "", FinishReason.ERROR, error=str(failure))
+        row.handle.close(output, failure)
 
     def _refuse(self, handle: Handle, error: Exception) -> None:
         """End a request whose policy could not even be created."""
@@ -313,7 +322,7 @@ def _check_finite(prediction: Prediction) -> None:
 def _failure(what: str, error: BaseException, row: Row | None = None) -> EngineError:
     """The error of a request that failed. Its words name only the kind of the cause, since clients
     read them; code in this process finds the cause itself attached."""
-    said = isinstance(error, EditError | NotFiniteError)
+    said = isinstance(error, EditError | NotFiniteError | TokenizerError)
     reason = str(error) if said else type(error).__name__
     if is_out_of_memory(error) and row is not None:
         reason = f"there is not enough memory for the {row.cost} positions of this request"

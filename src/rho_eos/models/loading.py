@@ -8,7 +8,7 @@ from typing import Any
 import transformers
 from safetensors import SafetensorError
 
-from rho_eos.base.errors import UserError, first_line
+from rho_eos.base.errors import UserError, first_line, tokenizing
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.blocks import Blocks
@@ -18,7 +18,14 @@ from rho_eos.models.hub import fetch_weights, find_hub_folder, remote_headers
 from rho_eos.models.known import EMBEDDED, did_you_mean, refuse_name
 from rho_eos.models.placement import Placement
 from rho_eos.models.quantize import quantize
-from rho_eos.models.sanity import check_amount, check_built, check_config, check_files, read_json
+from rho_eos.models.sanity import (
+    check_amount,
+    check_built,
+    check_config,
+    check_files,
+    check_tokenizer,
+    read_json,
+)
 from rho_eos.models.special_tokens import find_special_tokens
 from rho_eos.models.weights import measure, weight_files
 from rho_eos.models.widening import widen
@@ -174,6 +181,12 @@ def _read_tokenizer(folder: Path, config: Any) -> Any:
     if not settings.exists() and not whole:
         return None
     declared = read_json(settings) if settings.exists() else {}
+    try:
+        check_config(declared)
+        if whole:
+            check_tokenizer(read_json(folder / "tokenizer.json"))
+    except UserError as error:
+        raise UserError(f"the tokenizer in {folder} cannot be used: {error}") from error
     kind = str(declared.get("tokenizer_class"))
     loader: Any = transformers.AutoTokenizer
     if kind in NATIVE_TOKENIZERS:
@@ -185,7 +198,8 @@ def _read_tokenizer(folder: Path, config: Any) -> Any:
             )
         loader = transformers.PreTrainedTokenizerFast  # tokenizer.json says all that is needed
     try:
-        tokenizer = loader.from_pretrained(folder, config=config, trust_remote_code=False)
+        with tokenizing():
+            tokenizer = loader.from_pretrained(folder, config=config, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises plain Exception for a bad file
         raise UserError(f"cannot read the tokenizer in {folder}: {_reason(error)}") from error
     if not hasattr(tokenizer, "backend_tokenizer"):

@@ -5,8 +5,10 @@ it wait, take all memory, or fail with an error about something else is refused 
 sentence. These checks need only the small files and the headers of the weights.
 """
 
+import base64
 import json
 import math
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +28,7 @@ _MOST_FILES = 10_000
 _BOUNDS = {
     1024: "num_hidden_layers n_layers",
     2**16: "num_attention_heads n_heads num_key_value_heads n_kv_heads num_experts "
-    "num_experts_per_tok",
+    "num_experts_per_tok num_labels extra_ids",
     2**20: "hidden_size d_model head_dim mlp_ratio",
     2**24: "intermediate_size mlp_hidden_size dense_intermediate_size expert_intermediate_size "
     "vocab_size embedding_size",
@@ -37,6 +39,10 @@ _SIZES = {field: largest for largest, fields in _BOUNDS.items() for field in fie
 _NEEDED = "hidden_size num_hidden_layers num_attention_heads vocab_size max_position_embeddings"
 _FRACTIONS = ("rope_theta", "rms_norm_eps", "layer_norm_eps", "attention_dropout")
 _FLAGS = ("weight_tying", "tie_word_embeddings")
+_MAY_BE_NONE = ("num_experts", "num_labels", "extra_ids")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # all but tabs and line ends
+#: A tokenizer whose rules make a text this many times as long takes all memory for a short prompt.
+_MOST_GROWTH = 256
 _IDS = ("mask_token_id", "eos_token_id", "bos_token_id", "pad_token_id")
 
 
@@ -80,9 +86,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def check_config(config: Mapping[str, Any]) -> None:
     """Numbers, flags and ids are such, and sizes in their bounds, before a model is built."""
+    check_texts(config)
     for field, value in config.items():
         if largest := _SIZES.get(field):
-            least = 0 if field == "num_experts" else 1
+            least = 0 if field in _MAY_BE_NONE else 1
             good = type(value) is int and least <= value <= largest
             takes = f"an integer from 1 to {largest}"
         elif field in _FRACTIONS:
@@ -96,6 +103,58 @@ def check_config(config: Mapping[str, Any]) -> None:
             continue
         if value is not None and not good:
             raise UserError(f"config field {field} is {shown(value)}, but takes {takes}")
+
+
+def check_texts(content: Mapping[str, Any]) -> None:
+    """No name or text holds what a terminal would obey; templates are never shown."""
+    waiting: list[Any] = [{**content, "chat_template": None}]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += [*item.keys(), *item.values()]
+        elif isinstance(item, list):
+            waiting += item
+        elif isinstance(item, str) and _CONTROL.search(item):
+            raise UserError(f"the text {shown(item)} holds control characters")
+
+
+def check_tokenizer(content: Mapping[str, Any]) -> None:
+    """The rules of a tokenizer.json do not make texts grow without bounds."""
+    for part in ("normalizer", "decoder"):
+        growth, waiting = 1.0, [content.get(part)]
+        while waiting:
+            rule = waiting.pop()
+            if isinstance(rule, dict):
+                growth *= _growth(rule)
+                for inner in (rule.get("normalizers"), rule.get("decoders")):
+                    waiting += inner if isinstance(inner, list) else []
+        if growth > _MOST_GROWTH:
+            raise UserError(
+                f"its {part} can make a text {growth:.3g} times as long, "
+                f"and {_MOST_GROWTH} times is the most that is accepted"
+            )
+
+
+def _growth(rule: Mapping[str, Any]) -> float:
+    """At most how many characters a rule of a tokenizer makes of one."""
+    content, pattern = rule.get("content"), rule.get("pattern")
+    if rule.get("type") == "Replace" and isinstance(content, str):
+        literal = pattern.get("String") if isinstance(pattern, dict) else None
+        if isinstance(literal, str) and literal:
+            return max(1.0, len(content) / len(literal))
+        return 1.0 + len(content)  # a regular expression may match nothing, before each character
+    if rule.get("type") == "Prepend" and isinstance(rule.get("prepend"), str):
+        return 1.0 + len(rule["prepend"])
+    if rule.get("type") == "Precompiled" and isinstance(rule.get("precompiled_charsmap"), str):
+        # A table of what characters are replaced with, each text ended by a zero.
+        try:
+            table = base64.b64decode(rule["precompiled_charsmap"])
+        except ValueError:
+            return 1.0
+        return float(
+            max(1, *map(len, table[int.from_bytes(table[:4], "little") + 4 :].split(b"\0")))
+        )
+    return 1.0
 
 
 def check_built(config: Any) -> None:

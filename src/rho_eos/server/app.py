@@ -139,9 +139,10 @@ def _add_facts(app: FastAPI, service: Service) -> None:
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health")
-    async def health() -> dict[str, str]:
-        """The process is alive."""
-        return {"status": "alive"}
+    async def health() -> Response:
+        """The process and its engine are alive; a server whose engine died is about to end."""
+        good = service.engine.alive
+        return JSONResponse({"status": "alive" if good else "dead"}, 200 if good else 503)
 
     @app.head("/ready", include_in_schema=False)
     @app.get("/ready")

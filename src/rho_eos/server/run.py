@@ -15,6 +15,7 @@ import h11
 import uvicorn
 
 from rho_eos.base.errors import UserError
+from rho_eos.engine.errors import UnavailableError
 from rho_eos.server.app import create_app
 from rho_eos.server.middleware import request_id
 from rho_eos.server.service import Service
@@ -35,6 +36,8 @@ def serve_forever(service: Service) -> None:
         shown = f"[{host}]" if ":" in host else host
         logger.info("serving %s at http://%s:%d", service.model, shown, port)
         asyncio.run(server.serve(sockets=[listener]))
+    if server.failed:  # with an exit code that has systemd, Kubernetes and Docker start another
+        raise UnavailableError("the engine's worker died, and the server with it")
 
 
 def uvicorn_config(service: Service) -> uvicorn.Config:
@@ -78,6 +81,7 @@ class DrainingServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self.service = service
+        self.failed = False
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -87,7 +91,11 @@ class DrainingServer(uvicorn.Server):
         tell_once_a_second(loop)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
+        self.service.engine.when_dead = self._on_death
         yield
+
+    def _on_death(self) -> None:
+        self.failed = self.should_exit = True
 
     def _on_signal(self, number: int) -> None:
         if self.should_exit:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rho_eos.base.errors import UserError
+from rho_eos.base.errors import UserError, tokenizing
 from rho_eos.text.chat_template import render, start
 from rho_eos.text.user_text import TextEncoder, is_whole
 
@@ -81,7 +81,8 @@ class Encoder:
         """The text of token ids, without special tokens; nothing where there is no tokenizer."""
         if self.tokenizer is None:
             return ""
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        with tokenizing():
+            return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
     def check_tokenizer(self, instead: str) -> None:
         if self.tokenizer is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
-from rho_eos.base.errors import UserError
+from rho_eos.base.errors import UserError, tokenizing
 
 
 def is_whole(text: str) -> bool:
@@ -71,7 +71,8 @@ class TextEncoder:
 
     def split_at_added(self, text: str) -> list[str | int]:
         """The text as the tokenizer cuts it: added tokens as ids, and what stands between them."""
-        [encoding] = self._full.encode_batch([text], add_special_tokens=False)  # with offsets
+        with tokenizing():
+            [encoding] = self._full.encode_batch([text], add_special_tokens=False)  # with offsets
         pieces: list[str | int] = []
         begin = 0
         for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
@@ -92,5 +93,6 @@ class TextEncoder:
 
 def _encode(tokenizer: Tokenizer, text: str) -> Encoding:
     """A batch of one: unlike a single text it leaves Python's lock to other threads meanwhile."""
-    (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+    with tokenizing():
+        (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
     return encoding
