@@ -9,7 +9,7 @@ from contextlib import suppress
 import httpx
 import psutil
 
-from rho_eos.base.errors import tokenizing
+from rho_eos.text.user_text import tokenizing
 from tests.scripted import Guesses, decode, says
 from tests.server.clients import Web, connect, error_of, text_of
 from tests.server.scripted_server import ControlledRunner, chat_body, serving

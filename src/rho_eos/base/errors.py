@@ -2,8 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, Self
 
 _LONGEST_SHOWN = 200  # characters of a bad value that a sentence repeats
@@ -35,18 +34,6 @@ class UserError(ValueError):
 
 class TokenizerError(UserError):
     """A checkpoint's tokenizer gave up, in a way that its library did not foresee."""
-
-
-@contextmanager
-def tokenizing() -> Iterator[None]:
-    """Whatever a tokenizer is asked for. A panic of its library is no `Exception`: nobody between
-    here and the end of the process would take it for an error of this text alone."""
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise TokenizerError(f"the model's tokenizer failed: {first_line(error)}") from error
 
 
 class StorageError(RuntimeError):

@@ -8,7 +8,7 @@ from typing import Any
 import transformers
 from safetensors import SafetensorError
 
-from rho_eos.base.errors import UserError, first_line, tokenizing
+from rho_eos.base.errors import UserError, first_line
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.blocks import Blocks
@@ -198,9 +198,10 @@ def _read_tokenizer(folder: Path, config: Any) -> Any:
             )
         loader = transformers.PreTrainedTokenizerFast  # tokenizer.json says all that is needed
     try:
-        with tokenizing():
-            tokenizer = loader.from_pretrained(folder, config=config, trust_remote_code=False)
-    except Exception as error:  # the tokenizers library raises plain Exception for a bad file
+        tokenizer = loader.from_pretrained(folder, config=config, trust_remote_code=False)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the tokenizers library raises Exception itself, or panics
         raise UserError(f"cannot read the tokenizer in {folder}: {_reason(error)}") from error
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise UserError(f"the tokenizer in {folder} is a {kind}, which has no fast form")

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rho_eos.base.errors import UserError, tokenizing
+from rho_eos.base.errors import UserError
 from rho_eos.text.chat_template import render, start
-from rho_eos.text.user_text import TextEncoder, is_whole
+from rho_eos.text.user_text import TextEncoder, is_whole, tokenizing
 
 #: A text, or token ids.
 Given = str | Sequence[int]

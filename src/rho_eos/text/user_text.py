@@ -8,12 +8,25 @@ normalizer, pre-tokenizer and model without the added tokens.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
-from rho_eos.base.errors import UserError, tokenizing
+from rho_eos.base.errors import TokenizerError, UserError, first_line
+
+
+@contextmanager
+def tokenizing() -> Iterator[None]:
+    """Whatever a tokenizer is asked for. A panic of its library is no `Exception`: nobody between
+    here and the end of the process would take it for an error of this text alone."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise TokenizerError(f"the model's tokenizer failed: {first_line(error)}") from error
 
 
 def is_whole(text: str) -> bool:
