@@ -16,6 +16,9 @@ class EngineConfig(Settings):
         "tiny", "tiny, terse, tiny-blocks (built in), a checkpoint folder or a Hub id", min_length=1
     )
     revision: str | None = setting(None, "branch, tag or commit of a Hub model")
+    adapter: Texts = setting(
+        (), "LoRA adapter to merge into the weights, a folder or Hub id (ID@REVISION); repeatable"
+    )
     device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps", min_length=1)
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
         "auto", "precision of the products; auto: as the weights are stored, where that is fast"
@@ -60,6 +63,7 @@ class EngineOptions(TypedDict, total=False):
     """The fields of `EngineConfig` but `model`, as keywords that a type checker knows."""
 
     revision: str | None
+    adapter: str | Sequence[str]
     device: str
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
     quantization: Literal["none", "int8", "int4"]

@@ -21,6 +21,7 @@ from rho_eos.cli.generate import generate
 from rho_eos.cli.info import info
 from rho_eos.cli.inspect import inspect
 from rho_eos.cli.lm_eval import PASSED_ON, lm_eval
+from rho_eos.cli.merge import merge
 from rho_eos.cli.models import models
 from rho_eos.cli.options import Command, Measured
 from rho_eos.cli.reproduce import reproduce
@@ -90,6 +91,7 @@ def make_app() -> typer.Typer:
         "lm-eval": lm_eval,
         "info": engine(info),
         "models": models,
+        "merge": engine(merge),
         "serve": with_settings(EngineConfig, ServerConfig)(serve),
     }
     for name, command in commands.items():

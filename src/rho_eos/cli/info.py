@@ -1,8 +1,13 @@
 """`rho-eos info`: what a checkpoint is, without loading its weights, or fetching them."""
 
+from typing import TYPE_CHECKING
+
 from rho_eos.base.errors import printable
 from rho_eos.cli.options import Model
 from rho_eos.config import EngineConfig
+
+if TYPE_CHECKING:
+    from rho_eos.models.adapters import Adapter
 
 
 def info(engine: EngineConfig, name: Model = None) -> int:
@@ -22,8 +27,10 @@ def info(engine: EngineConfig, name: Model = None) -> int:
             return "none"
         return f"{id}" if tokenizer is None else f"{id}  {tokenizer.convert_ids_to_tokens(id)}"
 
+    adapters = "; ".join(_told(each) for each in checkpoint.adapters)
     rows = {
         "model": config.model,
+        **({"adapter": adapters} if adapters else {}),
         "family": checkpoint.family.name,
         "parameters": f"{checkpoint.parameters:,}",
         "shape": f"{model.num_hidden_layers} layers, width {model.hidden_size}, {heads} heads"
@@ -43,3 +50,13 @@ def info(engine: EngineConfig, name: Model = None) -> int:
     for what, value in rows.items():
         print(f"{what:<15}{printable(value)}")
     return 0
+
+
+def _told(adapter: "Adapter") -> str:
+    """An adapter in one line."""
+    made_for = f", made for {adapter.made_for}" if adapter.made_for else ""
+    dora = ", DoRA" if adapter.settings.get("use_dora") else ""
+    return (
+        f"{adapter.label} ({adapter.identity[:8]}), rank {adapter.settings['r']}{dora}, "
+        f"{adapter.parameters:,} parameters in {len(adapter.changes)} weights{made_for}"
+    )

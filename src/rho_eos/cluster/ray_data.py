@@ -148,6 +148,7 @@ def _same_everywhere(engine_options: dict[str, Any]) -> dict[str, Any]:
     return {
         **engine_options,
         "model": model,
+        **({"adapter": [a.pinned for a in checkpoint.adapters]} if config.adapter else {}),
         "dtype": name_of(compute) if config.dtype == "auto" else config.dtype,
         "plugin": absolute(config.plugin),
         "revision": checkpoint.commit or config.revision,

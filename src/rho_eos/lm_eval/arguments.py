@@ -41,6 +41,8 @@ def read_model_args(given: Mapping[str, Any]) -> ModelArgs:
     """Sort `model_args` by what they configure; an unknown one is an error that names them all."""
     given = dict(given)
     given["model"] = given.pop("pretrained", given.get("model", "tiny"))
+    if "peft" in given:  # what lm-eval's own models call an adapter
+        given.setdefault("adapter", given.pop("peft"))
 
     def among(names: Iterable[str]) -> dict[str, Any]:
         return {name: given[name] for name in names if name in given}

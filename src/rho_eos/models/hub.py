@@ -1,4 +1,4 @@
-"""Models on the Hub, by the calls of huggingface_hub: which commit is meant, and what it holds.
+"""Where models and adapters are: in a folder, or on the Hub by the calls of huggingface_hub.
 
 Opening a model fetches only what describes it: its JSON and text files, and of each weight file the
 header. The weights are fetched when the model is loaded. Where the Hub cannot be asked, what is in
@@ -18,10 +18,12 @@ from huggingface_hub.utils import SafetensorsFileMetadata, tqdm
 from huggingface_hub.utils import logging as client_logging
 
 from rho_eos.base.errors import UserError, first_line
-from rho_eos.models.known import did_you_mean
+from rho_eos.models.known import EMBEDDED, did_you_mean
 
 #: The files that describe a model, in its repository's top folder. No pickles and no code, ever.
 SMALL_FILES = ["*.json", "*.txt", "*.model", "*.jinja"]
+#: The file by which a folder is known as what it holds.
+CONFIGS = {"model": "config.json", "adapter": "adapter_config.json"}
 ANSWER_SECONDS = 10.0
 LOG_IN = "log in with `hf auth login` or set HF_TOKEN"
 
@@ -33,13 +35,39 @@ class _NoBar(tqdm):
         super().__init__(*args, **kwargs | {"disable": True})
 
 
-def find_hub_folder(repo: str, revision: str | None) -> Path:
-    """The folder of one commit, with the model's small files. The commit is the folder's name."""
+def find_folder(
+    given: str, revision: str | None = None, what: str = "model"
+) -> tuple[Path, str | None]:
+    """An embedded model, a local folder, or a Hub id: its folder may still lack the weights.
+
+    Args:
+        given: What was asked for.
+        revision: The branch, tag or commit of a Hub id.
+        what: `model` or `adapter`.
+
+    Returns:
+        The folder, and the Hub id where it is one.
+    """
+    if what == "model" and given in EMBEDDED:
+        return EMBEDDED[given], None
+    path = Path(given).expanduser()
+    if path.is_dir():
+        return path, None
+    if path.exists():
+        raise UserError(f"{what} is {given!r}, which is a file; give the folder that holds it")
+    looks_like_path = given.startswith((".", "/", "~")) or given.count("/") != 1
+    if looks_like_path:
+        hint = _meant(given, what)
+        raise UserError(f"no such {what}: there is no folder {given!r}{hint}")
+    return find_hub_folder(given, revision, what), given
+
+
+def find_hub_folder(repo: str, revision: str | None, what: str = "model") -> Path:
+    """The folder of one commit, with its small files. The commit is the folder's name."""
     at = f" at revision {revision}" if revision else ""
     unanswered: Exception | None = None
-    with _asking(
-        repo, f"no such model: {repo!r} is no local folder, nor in the cache{at}", revision
-    ):
+    lead = f"no such {what}: {repo!r} is no local folder, nor in the cache{at}"
+    with _asking(repo, lead, revision, what):
         try:  # the client itself would wait for an answer without end
             HfApi().model_info(repo, revision=revision, timeout=ANSWER_SECONDS)
         except errors.RevisionNotFoundError:
@@ -57,8 +85,9 @@ def find_hub_folder(repo: str, revision: str | None) -> Path:
             )
         except errors.LocalEntryNotFoundError as error:
             raise (unanswered or error) from error.__cause__
-    if not Path(folder, "config.json").exists():
-        raise UserError(f"{repo} has no config.json on the Hub, so it is no checkpoint")
+    if not Path(folder, CONFIGS[what]).exists():
+        kind = "checkpoint" if what == "model" else what
+        raise UserError(f"{repo} has no {CONFIGS[what]} on the Hub, so it is no {kind}")
     return Path(folder)
 
 
@@ -100,7 +129,9 @@ def fetch_weights(repo: str, folder: Path, names: Sequence[str]) -> None:
 
 
 @contextmanager
-def _asking(repo: str, lead: str, revision: str | None = None) -> Iterator[None]:
+def _asking(
+    repo: str, lead: str, revision: str | None = None, what: str = "model"
+) -> Iterator[None]:
     """Turn errors of the Hub's client into one sentence, and silence what it logs of its attempts.
 
     `lead` begins the sentence where the reason alone does not say what the Hub was asked for.
@@ -112,20 +143,24 @@ def _asking(repo: str, lead: str, revision: str | None = None) -> Iterator[None]
     except UserError:
         raise
     except Exception as error:  # of the client, of what it speaks HTTP with, and of Xet
-        raise UserError(_explain(error, repo, revision, lead)) from error
+        raise UserError(_explain(error, repo, revision, lead, what)) from error
     finally:
         client_logging.set_verbosity(verbosity)
 
 
-def _explain(error: BaseException, repo: str, revision: str | None, lead: str) -> str:
+def _meant(name: str, what: str) -> str:
+    return did_you_mean(name) if what == "model" else ""
+
+
+def _explain(error: BaseException, repo: str, revision: str | None, lead: str, what: str) -> str:
     """What is wrong, and what to do about it."""
     if isinstance(error, errors.LocalEntryNotFoundError | errors.DryRunError) and error.__cause__:
         error = error.__cause__  # the client's own summary says less
-    hub, meant = constants.ENDPOINT, did_you_mean(repo)
+    hub, meant = constants.ENDPOINT, _meant(repo, what)
     reason = first_line(error)
     match error:
         case errors.HFValidationError():
-            return f"no such model: {repo!r} is neither a folder nor a Hub id{meant}"
+            return f"no such {what}: {repo!r} is neither a folder nor a Hub id{meant}"
         case errors.SafetensorsParsingError():
             return f"{repo} has damaged weights on the Hub: {reason}"
         case errors.GatedRepoError():
@@ -134,7 +169,7 @@ def _explain(error: BaseException, repo: str, revision: str | None, lead: str) -
             return f"{repo} has no revision {revision!r} on the Hub: give a branch, tag or commit"
         case errors.RepositoryNotFoundError():
             return (
-                f"no such model: {repo!r} is no local folder, and not on the Hub either "
+                f"no such {what}: {repo!r} is no local folder, and not on the Hub either "
                 f"(if it is private, {LOG_IN}){meant}"
             )
         case errors.OfflineModeIsEnabled():

@@ -1,6 +1,7 @@
 """Opens checkpoints and loads models. Weights are safetensors; a checkpoint's code is never run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from rho_eos.base.errors import UserError, first_line
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.blocks import Blocks
+from rho_eos.models.adapters import Adapter, open_adapters
 from rho_eos.models.blocks import blocks_of, published
 from rho_eos.models.family import Family, find_family
-from rho_eos.models.hub import fetch_weights, find_hub_folder, remote_headers
-from rho_eos.models.known import EMBEDDED, did_you_mean, refuse_name
+from rho_eos.models.hub import CONFIGS, fetch_weights, find_folder, remote_headers
+from rho_eos.models.known import refuse_name
+from rho_eos.models.merging import Merger
 from rho_eos.models.placement import Placement
 from rho_eos.models.quantize import quantize
 from rho_eos.models.sanity import (
@@ -55,6 +58,7 @@ class Checkpoint:
     blocks: Blocks | None = None  # of a model that attends in blocks
     blocks_note: str = ""  # where that is known from
     decoding: Mapping[str, Any] = field(default_factory=dict)  # published with it, if in blocks
+    adapters: tuple[Adapter, ...] = ()  # to be merged into its weights, in this order
 
     @property
     def commit(self) -> str | None:
@@ -84,14 +88,16 @@ def open_checkpoint(config: EngineConfig) -> Checkpoint:
     measured = measure(files, remote_headers(repo, folder.name, missing) if repo else {})
     check_amount(model_config, parameters=measured[0])
     found = (folder, family, model_config, tokenizer, special, files)
-    return Checkpoint(*found, *measured, repo, *blocks, published(family, config.model))
+    decoding = published(family, config.model)
+    adapters = open_adapters(config.adapter, family, model_config)
+    return Checkpoint(*found, *measured, repo, *blocks, decoding, adapters)
 
 
 def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
     """The model, ready to run packed rows.
 
     Weights are memory-mapped. Those that are kept as they were stored stay mapped; those that are
-    to be quantised are read and quantised one after the other.
+    to be quantised are read and quantised one after the other, with adapters merged into them.
     """
     from rho_eos.models.attention import PACKED  # with transformers' modelling code
 
@@ -102,57 +108,50 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
     model_class = checkpoint.family.masked_lm
     if model_class.separate is not None and (quantized or mixed):
         model_class = model_class.separate
-    progress = transformers.utils.logging
-    if checkpoint.stored_bytes < _LARGE:
-        progress.disable_progress_bar()
     try:
-        model = model_class.from_pretrained(
-            checkpoint.folder,
-            config=checkpoint.config,
-            dtype=placement.stored if quantized else placement.weights,
-            use_safetensors=True,
-            attn_implementation=PACKED,
-            trust_remote_code=False,
-        )
+        with quiet(checkpoint):
+            model = model_class.from_pretrained(
+                checkpoint.folder,
+                config=checkpoint.config,
+                dtype=placement.stored if quantized else placement.weights,
+                use_safetensors=True,
+                attn_implementation=PACKED,
+                trust_remote_code=False,
+            )
     except UserError:
         raise
     except Exception as error:  # whatever a damaged file leads to, it is the file that is at fault
         raise UserError(
             f"cannot load the weights in {checkpoint.folder}: {_reason(error)}"
         ) from error
-    finally:
-        progress.enable_progress_bar()
     model.eval().requires_grad_(False)
+    merger = Merger(model, checkpoint.adapters)
     if quantized:
-        quantize(model, placement.quantization, placement.device, placement.weights)
+        how = (placement.quantization, placement.device, placement.weights)
+        quantize(model, *how, prepare=merger.layer)
+    merger.merge()
     if mixed:
         widen(model, placement.compute)
     return model.to(placement.device)
 
 
-def find_folder(model: str, revision: str | None = None) -> tuple[Path, str | None]:
-    """An embedded model, a local folder, or a Hub id: its folder may still lack the weights.
-
-    Returns:
-        The folder, and the Hub id where it is one.
-    """
-    if model in EMBEDDED:
-        return EMBEDDED[model], None
-    path = Path(model).expanduser()
-    if path.is_dir():
-        return path, None
-    if path.exists():
-        raise UserError(f"model is {model!r}, which is a file; give the folder that holds it")
-    looks_like_path = model.startswith((".", "/", "~")) or model.count("/") != 1
-    if looks_like_path:
-        raise UserError(f"no such model: there is no folder {model!r}{did_you_mean(model)}")
-    return find_hub_folder(model, revision), model
+@contextmanager
+def quiet(checkpoint: Checkpoint) -> Iterator[None]:
+    """No progress bar for what takes no time."""
+    if checkpoint.stored_bytes < _LARGE:
+        transformers.utils.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers.utils.logging.enable_progress_bar()
 
 
 def _read_config(folder: Path) -> tuple[Family, Any]:
     path = folder / "config.json"
     if not path.exists():
-        raise UserError(f"{folder} has no config.json, so it is no checkpoint folder")
+        hint = "; it holds an adapter: give it as --adapter, and the model it was made for as model"
+        adapter = hint if (folder / CONFIGS["adapter"]).exists() else ""
+        raise UserError(f"{folder} has no config.json, so it is no checkpoint folder{adapter}")
     content = read_json(path)
     try:
         family = find_family(content)

@@ -43,7 +43,7 @@ class WeightNames:
     def __init__(self, model: Any) -> None:
         self._model = model
         self._base = f"{model.base_model_prefix}."
-        self._known = model.state_dict(keep_vars=True)  # its own names; tied ones are in it twice
+        self._known = frozenset(model.state_dict(keep_vars=True))  # both names of a tied weight
         transforms = get_model_conversion_mapping(model, add_legacy=False)
         self._renamings = [each for each in transforms if isinstance(each, WeightRenaming)]
         self._converters = [each for each in transforms if isinstance(each, WeightConverter)]
@@ -63,8 +63,15 @@ class WeightNames:
         return ()
 
     def tensor(self, part: Part) -> torch.Tensor:
-        """The weight itself, so that what is written into it is in the model."""
-        return self._known[part.name][part.index]
+        """The weight as the model has it now; what is written into it is in the model."""
+        path, _, leaf = part.name.rpartition(".")
+        weight: torch.Tensor = getattr(self._model.get_submodule(path), leaf)
+        return weight[part.index] if part.index else weight
+
+    def shape(self, parts: tuple[Part, ...]) -> tuple[int, ...]:
+        """The shape of what the parts make together."""
+        first, *_ = shapes = [tuple(self.tensor(part).shape) for part in parts]
+        return (sum(shape[0] for shape in shapes), *first[1:]) if first else first
 
     def _converted(self, name: str, ours: str, source: str) -> tuple[Part, ...]:
         """What the one converter of a family that reads a name makes of it."""
@@ -75,10 +82,9 @@ class WeightNames:
             targets = converter.target_patterns
             return tuple(Part(ours.replace(targets[0], target)) for target in targets)
         number = re.search(r"\.(\d+)\.", name[name.index(source.partition("*")[0]) :])
-        weight = self._known.get(ours)
-        if not isinstance(first, MergeModulelist) or number is None or weight is None:
+        if not isinstance(first, MergeModulelist) or number is None or ours not in self._known:
             return ()
-        expert = int(number[1])
+        expert, weight = int(number[1]), self.tensor(Part(ours))
         if expert >= len(weight):
             return ()
         if not isinstance(last, Concatenate):

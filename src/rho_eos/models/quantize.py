@@ -10,6 +10,7 @@ Weights are quantised one after the other out of a memory-mapped file, so that t
 use is the quantised model and one weight.
 """
 
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -131,15 +132,26 @@ def exact_name(kind: str, device: torch.device) -> str:
     return kind
 
 
-def quantize(model: Any, kind: str, device: torch.device, weights: torch.dtype) -> None:
-    """Quantise the linear layers of a model in place, and keep the rest in `weights`."""
+def quantize(
+    model: Any,
+    kind: str,
+    device: torch.device,
+    weights: torch.dtype,
+    prepare: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Quantise the linear layers of a model in place, and keep the rest in `weights`.
+
+    `prepare` gets the number of each layer just before that is quantised.
+    """
     if device.type == "cuda":
-        _with_torchao(model, kind, device)
+        _with_torchao(model, kind, device, prepare)
         return
-    for module in list(model.model.layers.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, nn.Linear):
-                setattr(module, name, ON_CPU[kind](child, weights))
+    for number, layer in enumerate(model.model.layers):
+        prepare(number)
+        for module in list(layer.modules()):
+            for name, child in list(module.named_children()):
+                if isinstance(child, nn.Linear):
+                    setattr(module, name, ON_CPU[kind](child, weights))
     for module in model.modules():
         if not isinstance(module, QUANTIZED):
             for weight in module.parameters(recurse=False):
@@ -155,7 +167,9 @@ def sums_exactly() -> bool:
     return all(bool((each == 1024 * 127 * 127).all()) for each in sums)
 
 
-def _with_torchao(model: Any, kind: str, device: torch.device) -> None:
+def _with_torchao(
+    model: Any, kind: str, device: torch.device, prepare: Callable[[int], None]
+) -> None:
     """Written to torchao's documentation; nobody has run it on a GPU yet."""
     from torchao.quantization import (  # type: ignore[import-not-found]
         Int4WeightOnlyConfig,
@@ -167,6 +181,7 @@ def _with_torchao(model: Any, kind: str, device: torch.device) -> None:
         config = Int8DynamicActivationInt8WeightConfig()
     else:
         config = Int4WeightOnlyConfig(group_size=128, int4_packing_format="tile_packed_to_4d")
-    for layer in model.model.layers:
+    for number, layer in enumerate(model.model.layers):
+        prepare(number)
         layer.to(device)
         quantize_(layer, config)

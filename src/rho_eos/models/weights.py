@@ -41,7 +41,7 @@ def measure(
     parameters: Counter[str] = Counter()
     for file in files:
         if file.exists():
-            for _, dtype, shape in _tensors(file):
+            for _, dtype, shape in tensors_of(file):
                 parameters[dtype] += prod(shape)
         elif file.name in remote:
             parameters.update(remote[file.name].parameter_count)
@@ -68,7 +68,7 @@ def check_experts(folder: Path, model: str) -> None:
     """
     shapes: dict[tuple[str, int, str], tuple[int, ...]] = {}  # by layer, number and part
     for file in sorted(folder.glob("*.safetensors")):
-        for name, _, shape in _tensors(file):
+        for name, _, shape in tensors_of(file):
             if found := _EXPERT.fullmatch(name):
                 shapes[found[1], int(found[2]), found[3]] = shape
     numbers = range(1 + max((number for _, number, _ in shapes), default=-1))
@@ -86,7 +86,7 @@ def check_experts(folder: Path, model: str) -> None:
                 )
 
 
-def _tensors(file: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+def tensors_of(file: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Name, dtype and shape of all weights in a file. The error of a damaged file names it."""
     try:
         with safe_open(file, framework="pt") as weights:

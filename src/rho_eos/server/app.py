@@ -114,7 +114,10 @@ def _add_facts(app: FastAPI, service: Service) -> None:
         "owned_by": "rho-eos",
         "max_model_len": service.llm.context_length,
     }
-    if placement := getattr(service.llm, "placement", None):  # scripted models have none
+    # Scripted models have neither.
+    if adapters := getattr(getattr(service.llm, "checkpoint", None), "adapters", ()):
+        model["adapters"] = [each.as_dict() for each in adapters]
+    if placement := getattr(service.llm, "placement", None):
         model |= {"placement": placement.as_dict()}
 
     @app.get("/v1/models")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rho_eos.base.errors import UserError
+from rho_eos.base.fingerprint import fingerprint
 from rho_eos.base.outputs import FinishReason, Output
 from rho_eos.base.registry import code_of
 from rho_eos.config import EngineConfig
@@ -27,7 +28,6 @@ from rho_eos.decoding.policy import Infills
 from rho_eos.decoding.registry import policies
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.evals import Sample, Task, find_task, task_names
-from rho_eos.evals.files import fingerprint
 from rho_eos.evals.graders.python_tests import find_sandbox, running_in
 from rho_eos.evals.runs.provenance import model_identity, session_facts
 from rho_eos.evals.runs.run_folder import Line, RunFolder, open_run

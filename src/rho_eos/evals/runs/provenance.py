@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from rho_eos.base.fingerprint import fingerprint
 from rho_eos.base.registry import code_of
 from rho_eos.config import EngineConfig
-from rho_eos.evals.files import fingerprint
 from rho_eos.models.loading import Checkpoint, open_checkpoint
 from rho_eos.models.placement import choose_device, describe
 
@@ -33,6 +33,7 @@ def model_identity(config: EngineConfig, checkpoint: Checkpoint | None = None) -
         "model": config.model,
         "revision": folder.name if folder.parent.name == "snapshots" else config.revision,
         "weights": _weights(checkpoint),
+        **({"adapters": [a.as_dict() for a in checkpoint.adapters]} if checkpoint.adapters else {}),
         **placement.identity(),
         **({"blocks": asdict(checkpoint.blocks)} if checkpoint.blocks else {}),
         **({"code of the family": code} if code else {}),
@@ -45,6 +46,8 @@ def model_hash(config: EngineConfig) -> str:
     named = ("model", "revision")
     checkpoint = open_checkpoint(config)
     identity = {k: v for k, v in model_identity(config, checkpoint).items() if k not in named}
+    if checkpoint.adapters:
+        identity["adapters"] = [each.identity for each in checkpoint.adapters]
     found = {file for kind in _TOKENIZER_FILES for file in checkpoint.folder.glob(kind)}
     files = sorted(file for file in found if file.is_file())
     text = json.dumps({**identity, "tokenizer": fingerprint(files)}, sort_keys=True)

@@ -16,10 +16,11 @@ from typing import Any
 from pydantic import Field
 
 from rho_eos.base.errors import UserError
+from rho_eos.base.fingerprint import fingerprint
 from rho_eos.base.registry import NAME
 from rho_eos.base.settings import Settings
 from rho_eos.decoding.schema import from_words
-from rho_eos.evals.files import fingerprint, read_yaml
+from rho_eos.evals.files import read_yaml
 from rho_eos.evals.graders import make_grader
 from rho_eos.evals.task import Grade, Sample, Task
 from rho_eos.evals.tasks.source import Source, fill
