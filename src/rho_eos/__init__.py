@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rho_eos.models.family import Family as Family
     from rho_eos.models.family import FamilyConfig as FamilyConfig
     from rho_eos.models.family import register_family as register_family
-    from rho_eos.rollouts import Rollouts as Rollouts
+    from rho_eos.rollouts.arrays import Rollouts as Rollouts
 
 __version__ = "0.1.0"
 
@@ -71,7 +71,7 @@ _HOME = {
     "llm": ("LLM",),
     "models.family": ("Family", "FamilyConfig", "register_family"),
     "base.outputs": ("FinishReason", "Output", "StepRecord", "Usage"),
-    "rollouts": ("Rollouts",),
+    "rollouts.arrays": ("Rollouts",),
     "base.settings": ("setting",),
     "base.tokens": ("SpecialTokens",),
 }

@@ -15,7 +15,7 @@ from rho_eos.engine.request import Detail, StepEvent
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.models.loading import Checkpoint, load_model, open_checkpoint
 from rho_eos.models.placement import choose_device, place
-from rho_eos.rollouts import Rollouts, collect
+from rho_eos.rollouts.arrays import Rollouts, collect
 from rho_eos.text.ask import Ask, LogitsProcessor, Request
 from rho_eos.text.ask import Params as GivenParams
 from rho_eos.text.preparation import Preparer
@@ -146,7 +146,8 @@ class LLM:
         traced = {"trace": True} if trajectory else {}
         asks = self._asks(prompts, params, {**keywords, **traced}, n=n, raw=raw)
         requests = self._prepared(asks)
-        return collect(requests, self.run(requests), n, self.special.mask, trajectory)
+        outputs, shift = self.run(requests), self.model.prediction_shift
+        return collect(requests, outputs, n, self.special, shift, trajectory)
 
     def infill(
         self,

@@ -5,15 +5,21 @@ is not only its tokens but when each was committed, with which probability, and 
 looked like then. docs/rollouts.md has an example.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.outputs import Output
+from rho_eos.base.tokens import SpecialTokens
+from rho_eos.decoding.blocks import Blocks
 from rho_eos.engine.replay import Replay
 from rho_eos.text.ask import Request
+
+if TYPE_CHECKING:
+    from rho_eos.rollouts.batches import Batch
 
 MOST_REWARD = 1e100  # whose square is still a number
 OUTSIDE = -1  # what shorter samples are filled up with
@@ -41,6 +47,9 @@ class Rollouts:
     positions_evaluated: np.ndarray  # (S,) int64, the cost: positions computed in all forwards
     texts: tuple[str, ...]
     finish_reasons: tuple[str, ...]
+    special: SpecialTokens  # MASK, EOS and the other ends
+    shift: int  # the prediction for position i of a row is read at i - shift
+    blocks: tuple[Blocks | None, ...]  # S, those that a sample was decoded in
     #: On request, for each sample (nfe + 1, longest canvas) int64: row k is the canvas that forward
     #: k saw, the last row what was left; MASK where it was open, -1 behind the canvas.
     trajectory: tuple[np.ndarray, ...] | None = None
@@ -57,6 +66,20 @@ class Rollouts:
         """(S, T) bool: the model committed this token. Others were written by an edit of the
         policy, lie open behind the end of the text, or are not there."""
         return self.step >= 0
+
+    @property
+    def scored(self) -> np.ndarray:
+        """(S, T) bool: the tokens of the text, and the end behind them if there is one. What lies
+        behind the first end belongs to no text."""
+        at = np.arange(self.tokens.shape[1])
+        text = self.text_length[:, None]
+        return (at < text) | ((at == text) & np.isin(self.tokens, self.special.ends))
+
+    def batches(self, k: int, device: str = "cpu") -> Iterator["Batch"]:
+        """Padded torch tensors of k samples at a time, in their order; the last may have fewer."""
+        from rho_eos.rollouts.batches import batches  # imports torch
+
+        return batches(self, k, device)
 
     def advantages(self, rewards: Sequence[float] | np.ndarray) -> np.ndarray:
         """(S,) float64: by how many standard deviations a sample beats its group's mean (GRPO).
@@ -80,7 +103,12 @@ class Rollouts:
 
 
 def collect(
-    requests: Sequence[Request], outputs: Sequence[Output], n: int, mask: int, trajectory: bool
+    requests: Sequence[Request],
+    outputs: Sequence[Output],
+    n: int,
+    special: SpecialTokens,
+    shift: int,
+    trajectory: bool,
 ) -> Rollouts:
     """The arrays of finished requests, n of each prompt. For `trajectory` they must be traced."""
     step = _padded([output.commit_steps for output in outputs])
@@ -100,7 +128,12 @@ def collect(
         positions_evaluated=_whole(output.usage.positions_evaluated for output in outputs),
         texts=tuple(output.text for output in outputs),
         finish_reasons=tuple(output.finish_reason.value for output in outputs),
-        trajectory=tuple(canvases(output, mask) for output in outputs) if trajectory else None,
+        special=special,
+        shift=shift,
+        blocks=tuple(request.canvas.blocks for request in requests),
+        trajectory=tuple(canvases(output, special.mask) for output in outputs)
+        if trajectory
+        else None,
     )
 
 
