@@ -122,11 +122,12 @@ class Output:
     Positions behind the end that were never decoded (early stop) are reported as EOS, so no MASK id
     ever leaves the engine.
 
-    `token_positions` says where on the final canvas each of `token_ids` stands. The three lists
+    `token_positions` says where on the final canvas each of `token_ids` stands. The four lists
     `commit_…` have an entry for each position of the final canvas: in which step the model
-    committed its token, where that token stood then, and how probable it was. They are -1, -1 and 0
-    where the model committed nothing: the position was never decoded, or its token was given or
-    written by an edit.
+    committed its token, where that token stood then, how probable it was, and how probable it was
+    that it is drawn: after temperature, `top_k` and `top_p`, 1 where nothing is drawn. They are
+    -1, -1, 0 and 0 where the model committed nothing: the position was never decoded, or its token
+    was given or written by an edit.
     """
 
     id: str
@@ -138,10 +139,13 @@ class Output:
     commit_steps: list[int] = field(default_factory=list)
     commit_positions: list[int] = field(default_factory=list)
     commit_probabilities: list[float] = field(default_factory=list)
+    commit_drawn: list[float] = field(default_factory=list)
     usage: Usage = Usage()
     trace: list[StepRecord] = field(default_factory=list)
     logprobs: list[TokenLogprob] | None = None  # of `token_ids`, where they were asked for
     error: str | None = None
+    #: How often the weights had been replaced when it began; it ran on these weights to its end.
+    weights_version: int = 0
     gaps: list[str] = field(default_factory=list)  # of a template: what fills each of its gaps
 
     def positions(self) -> dict[str, list[Any]]:

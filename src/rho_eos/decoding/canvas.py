@@ -24,7 +24,13 @@ NEVER = -1  # in the columns of commits: the model did not commit what stands th
 #: Columns of every canvas, and what stands in them where the model has committed nothing: the cell
 #: is open, or was given, or an edit wrote it.
 COMMIT_STEP, COMMIT_POSITION, COMMIT_PROBABILITY = "commit step", "commit position", "probability"
-_EMPTY: Mapping[str, float] = {COMMIT_STEP: NEVER, COMMIT_POSITION: NEVER, COMMIT_PROBABILITY: 0.0}
+COMMIT_DRAWN = "probability of the draw"  # after temperature, top_k and top_p
+_EMPTY: Mapping[str, float] = {
+    COMMIT_STEP: NEVER,
+    COMMIT_POSITION: NEVER,
+    COMMIT_PROBABILITY: 0.0,
+    COMMIT_DRAWN: 0.0,
+}
 
 
 def no_positions() -> Positions:
@@ -312,6 +318,7 @@ class Canvas:
         tokens: np.ndarray,
         probability: np.ndarray,
         held: int | None = None,
+        drawn: np.ndarray | None = None,
     ) -> "Canvas":
         """The canvas one step later, with these tokens at these positions."""
         cells = self.cells.copy()
@@ -320,6 +327,7 @@ class Canvas:
             COMMIT_STEP: np.full(len(positions), self.step),
             COMMIT_POSITION: positions,
             COMMIT_PROBABILITY: probability,
+            COMMIT_DRAWN: np.ones(len(positions)) if drawn is None else drawn,
         }
         columns = dict(self.columns)
         for name, values in noted.items():

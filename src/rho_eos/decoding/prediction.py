@@ -54,6 +54,9 @@ class Prediction:
     token: np.ndarray  # (n,) int64, the chosen token, never MASK
     confidence: np.ndarray  # (n,) float64, its probability over the whole vocabulary
     eos_probability: np.ndarray  # (n,) float64
+    #: (n,) float64, how probable it was that the token is drawn: after temperature, top_k and
+    #: top_p, 1 where the best one is taken. None: nothing was drawn.
+    drawn: np.ndarray | None = None
     entropy: np.ndarray | None = None  # (n,) float64, in nats, where it is needed
     margin: np.ndarray | None = None  # (n,) float64, best less second best probability, likewise
     top_token: np.ndarray | None = None  # (n, k) int64, the likeliest tokens, -1 beyond the last

@@ -61,19 +61,23 @@ def joined(parts: list[Draws]) -> Draws:
     )
 
 
-def choose(logits: torch.Tensor, draws: Draws) -> torch.Tensor:
-    """(n,) tokens for (n, vocabulary) logits in which what is forbidden is -inf."""
+def choose(logits: torch.Tensor, draws: Draws) -> tuple[torch.Tensor, torch.Tensor]:
+    """(n,) tokens for (n, vocabulary) logits in which what is forbidden is -inf, and how probable
+    it was that each is drawn: after temperature, top_k and top_p, 1 where nothing is drawn."""
     chosen = argmax(logits)
+    share = torch.ones(len(logits), device=logits.device)
     sampled = np.flatnonzero(draws.temperature > 0)
     if len(sampled):
         everywhere = len(sampled) == len(logits)
         index = to_device(sampled, logits.device)
         scores = logits if everywhere else logits[index]
-        chosen[index] = _draw(scores, draws, sampled)
-    return chosen
+        chosen[index], share[index] = _draw(scores, draws, sampled)
+    return chosen, share
 
 
-def _draw(logits: torch.Tensor, draws: Draws, rows: np.ndarray) -> torch.Tensor:
+def _draw(
+    logits: torch.Tensor, draws: Draws, rows: np.ndarray
+) -> tuple[torch.Tensor, torch.Tensor]:
     def column(values: np.ndarray) -> torch.Tensor:
         return to_device(values[rows], logits.device)[:, None]
 
@@ -86,7 +90,8 @@ def _draw(logits: torch.Tensor, draws: Draws, rows: np.ndarray) -> torch.Tensor:
         few = weights if len(limited) == len(rows) else weights[index]
         own = rows[limited]
         weights[index] = keep_likeliest(few, draws.top_k[own], draws.top_p[own])
-    return inverse_cdf(weights, column(draws.uniform))
+    token = inverse_cdf(weights, column(draws.uniform))
+    return token, weights.gather(-1, token[:, None])[:, 0] / weights.sum(-1)
 
 
 def keep_likeliest(

@@ -28,7 +28,13 @@ import numpy as np
 from rho_eos.base.errors import TokenizerError
 from rho_eos.base.outputs import FinishReason, Output, StepRecord
 from rho_eos.base.tokens import SpecialTokens
-from rho_eos.decoding.canvas import COMMIT_POSITION, COMMIT_PROBABILITY, COMMIT_STEP, Canvas
+from rho_eos.decoding.canvas import (
+    COMMIT_DRAWN,
+    COMMIT_POSITION,
+    COMMIT_PROBABILITY,
+    COMMIT_STEP,
+    Canvas,
+)
 from rho_eos.decoding.edits import EditError
 from rho_eos.decoding.prediction import Prediction
 from rho_eos.engine.errors import EngineError, NotFiniteError, RequestFailedError
@@ -299,6 +305,7 @@ class Engine:
             commit_steps=canvas.column(COMMIT_STEP).tolist(),
             commit_positions=canvas.column(COMMIT_POSITION).tolist(),
             commit_probabilities=canvas.column(COMMIT_PROBABILITY).tolist(),
+            commit_drawn=canvas.column(COMMIT_DRAWN).tolist(),
             usage=row.usage(),
             trace=row.trace,
             logprobs=logprobs,

@@ -177,7 +177,7 @@ class Row:
         unsettled = proposed.unsettled and step.commit is None
         held = self._open_block(before) if unsettled else None
         if not forward.only_keeps:
-            self.canvas = before.commit(commit, chosen.token, chosen.confidence, held)
+            self.canvas = before.commit(commit, chosen.token, chosen.confidence, held, chosen.drawn)
         self._check_progress(forward, held is not None)
         if self.params.logprobs:
             keep_alternatives(self.canvas, chosen, self.params.logprobs)

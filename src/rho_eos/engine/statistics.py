@@ -17,7 +17,7 @@ from rho_eos.engine.forward import Asked
 from rho_eos.engine.row import Row
 
 #: Columns of what is kept of a position. A token id is exact in float32 up to 2^24.
-TOKEN, CONFIDENCE, EOS, ENTROPY, MARGIN, EXPECTED = range(COLUMNS := 6)
+TOKEN, CONFIDENCE, DRAWN, EOS, ENTROPY, MARGIN, EXPECTED = range(COLUMNS := 7)
 
 
 class Statistics:
@@ -81,7 +81,7 @@ class Statistics:
         kept = self.kept[part]
         # What may not be chosen keeps its share of the softmax: it is hidden only for the choice.
         hidden_columns = self._hide(part, logits)
-        token = choose(logits, self.draws.at(part))
+        token, kept[:, DRAWN] = choose(logits, self.draws.at(part))
         asks = self._index(self.asks_margin[part])
         best_two = logits[asks].topk(2).indices if len(asks) else None
         # Not finite where the logits hold NaN or infinity, or where nothing is left to choose.
@@ -133,6 +133,7 @@ class Statistics:
             kept[:, TOKEN].astype(np.int64),
             numbers[CONFIDENCE],
             numbers[EOS],
+            drawn=numbers[DRAWN],
             entropy=numbers[ENTROPY] if needs.entropy else None,
             margin=numbers[MARGIN] if needs.margin else None,
             top_token=kept[:, top].astype(np.int64) if needs.top else None,

@@ -30,7 +30,7 @@ class Rollouts:
     """S samples, `n` of each prompt one after the other: sample s answers prompt s // n.
 
     Arrays over positions are as wide as the longest sample; -1 stands where a shorter one has
-    nothing (in `probability`, NaN). T positions are those of the final canvas.
+    nothing (in `probability` and `drawn`, NaN). T positions are those of the final canvas.
     """
 
     n: int
@@ -43,8 +43,11 @@ class Rollouts:
     step: np.ndarray  # (S, T) int64, the forward (from 0) whose prediction was committed
     position: np.ndarray  # (S, T) int64, where on the canvas of that forward
     probability: np.ndarray  # (S, T) float64, of the token in that forward
+    #: (S, T) float64, of drawing it: after temperature, top_k and top_p; 1 where nothing is drawn
+    drawn: np.ndarray
     nfe: np.ndarray  # (S,) int64, forwards
     positions_evaluated: np.ndarray  # (S,) int64, the cost: positions computed in all forwards
+    weights_version: np.ndarray  # (S,) int64, how often weights had been replaced before it
     texts: tuple[str, ...]
     finish_reasons: tuple[str, ...]
     special: SpecialTokens  # MASK, EOS and the other ends
@@ -113,6 +116,7 @@ def collect(
     """The arrays of finished requests, n of each prompt. For `trajectory` they must be traced."""
     step = _padded([output.commit_steps for output in outputs])
     probability = _padded([output.commit_probabilities for output in outputs], np.float64)
+    drawn = _padded([output.commit_drawn for output in outputs], np.float64)
     return Rollouts(
         n=n,
         seed=np.array([request.params.seed for request in requests], dtype=np.uint64),
@@ -124,8 +128,10 @@ def collect(
         step=step,
         position=_padded([output.commit_positions for output in outputs]),
         probability=np.where(step >= 0, probability, np.nan),
+        drawn=np.where(step >= 0, drawn, np.nan),
         nfe=_whole(output.usage.nfe for output in outputs),
         positions_evaluated=_whole(output.usage.positions_evaluated for output in outputs),
+        weights_version=_whole(output.weights_version for output in outputs),
         texts=tuple(output.text for output in outputs),
         finish_reasons=tuple(output.finish_reason.value for output in outputs),
         special=special,

@@ -33,7 +33,10 @@ class Batch:
     position: (
         torch.Tensor
     )  # (k, T) int64, where on the canvas of that forward it stood; -1: nowhere
-    old_logprobs: torch.Tensor  # (k, T) float32, of committed tokens, over the whole vocabulary
+    #: (k, T) float32, of committed tokens in their forwards, over the whole vocabulary, untempered
+    old_logprobs: torch.Tensor
+    #: The same of drawing them: after temperature, top_k and top_p; 0 at temperature 0
+    old_drawn_logprobs: torch.Tensor
     seed: torch.Tensor  # (k,) int64; unsigned seeds above 2^63 wrap
     special: SpecialTokens
     shift: int
@@ -61,10 +64,11 @@ def _batch(rollouts: Rollouts, index: np.ndarray, device: str) -> Batch:
         own = rollouts.prompt_ids[s, : rollouts.prompt_length[s]]
         whole = np.concatenate((own, rollouts.tokens[s, : rollouts.length[s]]))
         row[: len(whole)] = whole
-    probability = rollouts.probability[index, :width]
     committed = rollouts.committed[index, :width]
-    with np.errstate(divide="ignore"):
-        logprobs = np.where(committed, np.log(np.where(committed, probability, 1)), 0)
+
+    def logarithm(probability: np.ndarray) -> np.ndarray:
+        known = np.where(committed, probability[index, :width], 1)
+        return np.log(np.maximum(known, np.finfo(np.float32).tiny)).astype(np.float32)
 
     def tensor(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
@@ -81,7 +85,8 @@ def _batch(rollouts: Rollouts, index: np.ndarray, device: str) -> Batch:
         committed=tensor(committed),
         step=tensor(rollouts.step[index, :width]),
         position=tensor(rollouts.position[index, :width]),
-        old_logprobs=tensor(logprobs.astype(np.float32)),
+        old_logprobs=tensor(logarithm(rollouts.probability)),
+        old_drawn_logprobs=tensor(logarithm(rollouts.drawn)),
         seed=tensor(rollouts.seed[index].astype(np.int64)),
         special=rollouts.special,
         shift=rollouts.shift,

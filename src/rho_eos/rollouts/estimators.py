@@ -230,11 +230,9 @@ def _log_probabilities(model: Any, batch: Batch, rows: Sequence[Asked]) -> list[
         at = np.concatenate([row.at for row in own]) - batch.shift
         cells = np.concatenate([row.cells for row in own])
         samples = np.repeat([row.sample for row in own], [len(row.at) for row in own])
-        line, at, cells, samples = (
-            torch.from_numpy(each).to(device) for each in (line, at, cells, samples)
-        )
-        chosen = logits[line, at].float().log_softmax(-1)
-        values = chosen.gather(-1, batch.tokens[samples, cells][:, None])[:, 0]
+        chosen = logits[torch.from_numpy(line), torch.from_numpy(at)].float().log_softmax(-1)
+        tokens = batch.tokens[torch.from_numpy(samples), torch.from_numpy(cells)]
+        values = chosen.gather(-1, tokens[:, None])[:, 0]
         parts = values.split([len(row.at) for row in own])
         for number, part in zip(numbers, parts, strict=True):
             found[number] = part

@@ -132,6 +132,38 @@ def test_a_commits_probability_is_that_of_an_independent_forward(
     assert compared > 60
 
 
+@pytest.mark.parametrize(
+    "limits", [{"temperature": 2.0}, {"temperature": 1.5, "top_k": 5}, {"temperature": 0.0}]
+)
+def test_how_probable_a_draw_was(llm: LLM, limits: dict[str, Any]) -> None:
+    """Of softmax(logits / T) without MASK, over the k likeliest; the best one is sure at 0."""
+    rollouts = llm.rollout(PROMPTS[:1], {**LIMITS, **limits, "seed": 2}, n=2, trajectory=True)
+    assert rollouts.trajectory is not None
+    [batch] = rollouts.batches(2)
+    for s in range(2):
+        prompt = rollouts.prompt_ids[s, : rollouts.prompt_length[s]]
+        for step in range(rollouts.nfe[s]):
+            at = np.flatnonzero(rollouts.step[s] == step)
+            canvas = rollouts.trajectory[s][step]
+            row = torch.from_numpy(np.concatenate((prompt, canvas[canvas >= 0])))[None]
+            with torch.no_grad():
+                logits = (
+                    llm.model(row)
+                    .logits[0, len(prompt) + rollouts.position[s, at]]
+                    .double()
+                    .clone()
+                )
+            logits[:, llm.special.mask] = -torch.inf
+            if k := limits.get("top_k"):
+                logits[logits < logits.topk(k).values[:, -1:]] = -torch.inf
+            share = (logits / max(limits["temperature"], 1e-6)).softmax(-1)
+            expected = share[np.arange(len(at)), rollouts.tokens[s, at]]
+            np.testing.assert_allclose(rollouts.drawn[s, at], expected, atol=1e-3)
+            np.testing.assert_allclose(
+                batch.old_drawn_logprobs[s, at], np.log(expected), atol=5e-3, rtol=1e-3
+            )
+
+
 def test_seeds_decide_the_samples_and_batches_do_not(llm: LLM, rolled: dict[str, Rollouts]) -> None:
     rollouts = rolled["rho-eos"]
     assert rollouts.seed.tolist() == [5, 6, 7] * len(PROMPTS)
@@ -160,7 +192,7 @@ def test_advantages_are_relative_to_the_group(rolled: dict[str, Rollouts]) -> No
 
 def test_the_model_that_rolls_out_can_be_trained_where_it_is() -> None:
     """The code of docs/rollouts.md: the next rollout is made with the new weights."""
-    page = (Path(__file__).parents[1] / "docs" / "rollouts.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "rollouts.md").read_text()
     make, train = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]
     names: dict[str, Any] = {}
     exec(make, names)
@@ -218,7 +250,7 @@ def test_the_example_rates_groups(
     capsys: pytest.CaptureFixture[str], use_cores: Callable[[int], None]
 ) -> None:
     use_cores(2)
-    path = Path(__file__).parents[1] / "examples" / "rollouts.py"
+    path = Path(__file__).parents[2] / "examples" / "rollouts.py"
     rollouts = runpy.run_path(str(path))["main"](["--prompts", "3", "--n", "4"])
     printed = capsys.readouterr().out
     assert len(rollouts) == 12 and printed.count(" of 4") == 3
