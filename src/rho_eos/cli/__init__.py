@@ -24,6 +24,7 @@ from rho_eos.cli.lm_eval import PASSED_ON, lm_eval
 from rho_eos.cli.merge import merge
 from rho_eos.cli.models import models
 from rho_eos.cli.options import Command, Measured
+from rho_eos.cli.probe import probe
 from rho_eos.cli.reproduce import reproduce
 from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
@@ -32,6 +33,7 @@ from rho_eos.cli.watch import watch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.errors import EngineError
+from rho_eos.evals.probing.settings import Probe
 from rho_eos.server.config import ServerConfig
 
 HELP = """Variable-length generation with masked diffusion language models.
@@ -87,6 +89,7 @@ def make_app() -> typer.Typer:
         "compare": compare,
         "inspect": inspect,
         "survey": study(survey),
+        "probe": with_settings(EngineConfig, Probe)(probe),
         "reproduce": study(reproduce),
         "lm-eval": lm_eval,
         "info": engine(info),

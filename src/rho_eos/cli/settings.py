@@ -13,10 +13,12 @@ from rho_eos.cli.options import Measured
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.schema import from_words, parameters, told, told_default
+from rho_eos.evals.probing.settings import Probe
 from rho_eos.server.config import ServerConfig
 
 _PANELS: dict[type[Settings], str] = {
     Measured: "Measuring",
+    Probe: "Measuring",
     EngineConfig: "Model and machine",
     ServerConfig: "Server",
 }
