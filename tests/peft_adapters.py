@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from rho_eos import LLM
 from rho_eos.models.auto import AutoModelForMaskedLM
+from tests.models.parity import recorded
 
 #: What LLaDA's own code calls the modules of a layer, written down from its file.
 LLADA_NAMES = {
@@ -23,6 +25,21 @@ LLADA_NAMES = {
     "post_attention_layernorm": "ff_norm",
 }
 EVERY_LINEAR = [name.rpartition(".")[2] for name in LLADA_NAMES if "norm" not in name]
+
+IDS = {"mask_token_id": 3, "eos_token_id": 2}
+
+
+@torch.inference_mode()
+def logits_of(model: Any, name: str) -> torch.Tensor:
+    return torch.cat([model(row[None]).logits[0] for row in recorded(name)[0]])
+
+
+def load(model: Path | str, **options: Any) -> Any:
+    return LLM(str(model), **{**IDS, **options}).model
+
+
+def close(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+    return torch.allclose(found, wanted, atol=1e-4, rtol=1e-4)
 
 
 def make_adapter(folder: Path, model: Path, seed: int = 0, **settings: Any) -> torch.nn.Module:

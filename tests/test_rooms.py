@@ -88,6 +88,16 @@ def test_what_must_not_know_its_users_does_not(folder: str) -> None:
     assert strays(files, lambda name: name.startswith(FORBIDDEN[folder])) == []
 
 
+def test_helpers_of_tests_are_not_imported_from_tests() -> None:
+    found = [
+        f"{file.name} imports {node.module}"
+        for file in sorted(Path(__file__).parent.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and ".test_" in f".{node.module}"
+    ]
+    assert found == []
+
+
 def test_one_file_calls_the_sandbox() -> None:
     """The others name its types only, so its errors become `UserError`s in one place."""
     callers = {

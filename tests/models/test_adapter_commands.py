@@ -18,8 +18,15 @@ from rho_eos.server.service import Service
 from tests.hub import Hub, Repo
 from tests.models.conftest import GENERATE, MODEL, Run, refused
 from tests.models.parity import PARITY, changed
-from tests.models.test_adapters import IDS, close, load, logits_of
-from tests.peft_adapters import as_llada_names_it, make_adapter, rewritten
+from tests.peft_adapters import (
+    IDS,
+    as_llada_names_it,
+    close,
+    load,
+    logits_of,
+    make_adapter,
+    rewritten,
+)
 
 ADAPTER = "someone/lora"
 

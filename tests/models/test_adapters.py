@@ -8,13 +8,18 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from rho_eos import LLM
 from rho_eos.base.errors import UserError
 from rho_eos.models.merging import Merger
-from tests.models.parity import PARITY, changed, recorded
-from tests.peft_adapters import as_llada_names_it, make_adapter, write_adapter
+from tests.models.parity import PARITY, changed
+from tests.peft_adapters import (
+    as_llada_names_it,
+    close,
+    load,
+    logits_of,
+    make_adapter,
+    write_adapter,
+)
 
-IDS = {"mask_token_id": 3, "eos_token_id": 2}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "patterns": {
@@ -31,19 +36,6 @@ LLADA_PATTERNS = {
     "rank_pattern": {"up_proj": 2, "^model.transformer.blocks.0.q_proj": 8},
     "alpha_pattern": {r".*\.1\.ff_proj": 3, "ff_out": 16},
 }
-
-
-@torch.inference_mode()
-def logits_of(model: Any, name: str) -> torch.Tensor:
-    return torch.cat([model(row[None]).logits[0] for row in recorded(name)[0]])
-
-
-def load(model: Path | str, **options: Any) -> Any:
-    return LLM(str(model), **{**IDS, **options}).model
-
-
-def close(found: torch.Tensor, wanted: torch.Tensor) -> bool:
-    return torch.allclose(found, wanted, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

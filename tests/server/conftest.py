@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -31,6 +32,11 @@ class Process:
     @cached_property
     def web(self) -> Web:
         return Web(self.url)
+
+    @property
+    def axes(self) -> dict[str, Any]:
+        """What the server says of its policies, commit rules and caches."""
+        return self.web.get("/v1/rho_eos/schema").json()["axes"]
 
     def end(self) -> None:
         """It takes its leave in an orderly way."""

@@ -2,7 +2,6 @@
 
 from tests.server.conftest import Process
 from tests.server.playground import Visit, expect
-from tests.server.playground.test_policies import described
 
 BLOCK = 16  # of the model
 
@@ -10,7 +9,7 @@ BLOCK = 16  # of the model
 def test_what_is_offered_is_what_the_model_takes(block_server: Process, visit: Visit) -> None:
     page = visit(block_server.url).open()
     form = page.side("a").locator("form")
-    for axis, names in described(block_server).items():
+    for axis, names in block_server.axes.items():
         options = form.locator(f"select[name={axis}] option").all()
         offered = {option.get_attribute("value") for option in options} - {"none"}
         answers = {name: block_server.web.chat(**{axis: name}, max_tokens=4) for name in names}

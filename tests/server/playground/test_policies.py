@@ -2,17 +2,11 @@
 
 from typing import Any
 
-import httpx
-
 from tests.scripted import says
 from tests.server.conftest import Process
 from tests.server.playground import Playground, Start, Visit, expect
 
 LENGTHS = {"initial_length", "max_tokens"}  # whose defaults are cut to the model's context
-
-
-def described(server: Process) -> dict[str, Any]:
-    return httpx.get(f"{server.url}/v1/rho_eos/schema", trust_env=False).json()["axes"]
 
 
 def check_form(
@@ -45,7 +39,7 @@ def check_form(
 def test_every_policy_rule_and_cache_of_the_schema_has_its_form(
     server: Process, visit: Visit
 ) -> None:
-    axes = described(server)
+    axes = server.axes
     page = visit(server.url).open()
     form = page.side("a").locator("form")
     form.get_by_text("More parameters").click()
