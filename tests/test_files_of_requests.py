@@ -204,6 +204,11 @@ def test_the_input_is_never_the_output(job: Job) -> None:
         job.target = target
         result = job("--overwrite")
         assert result.code == 2 and "the same file" in result.err
+    job.target = job.folder / "round"
+    job.target.symlink_to(job.folder / "and round")
+    (job.folder / "and round").symlink_to(job.target)
+    result = job("--overwrite")
+    assert result.code in (1, 2) and "round: Too many levels" in result.err
     job.target = job.folder / "new.jsonl"
     assert "the same file" in job("--trace-file", job.target).err
     assert job.source.read_bytes() == before

@@ -292,4 +292,4 @@ class LLM:
         Returns:
             Their outputs, in the same order.
         """
-        return self.engine.finish([self.engine.submit(request) for request in requests])
+        return self.engine.run(requests)

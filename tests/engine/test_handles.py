@@ -1,5 +1,6 @@
 """Whoever submits a request hears of it, all of it, and nobody else does."""
 
+import itertools
 import random
 import threading
 from collections.abc import Iterator
@@ -100,6 +101,32 @@ def test_ctrl_c_in_the_middle_of_generate(llm: LLM, monkeypatch: pytest.MonkeyPa
     events += stream
     check_complete(events, 6)
     assert llm.generate(["again"], steps(4))[0].token_ids == expected
+
+
+@pytest.mark.parametrize("where", ["admit", "add"])
+@pytest.mark.parametrize("after", [False, True])
+def test_an_interrupt_while_requests_are_submitted_leaves_none(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch, where: str, after: bool
+) -> None:
+    """Ctrl-C at the eighth of twelve, before or after it has got a place in the queue."""
+    owner: Any = llm.engine if where == "admit" else llm.engine.scheduler
+    do, count = getattr(owner, where), itertools.count()
+
+    def interrupted(what: Any) -> None:
+        if after:
+            do(what)
+        if next(count) % 8 == 7:
+            raise KeyboardInterrupt
+        if not after:
+            do(what)
+
+    monkeypatch.setattr(owner, where, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        llm.generate([f"prompt {number}" for number in range(12)], steps(4))
+    assert not llm.engine.has_work and not llm.engine._rows
+    with pytest.raises(KeyboardInterrupt):
+        list(decode_all(llm.engine, (request_for(str(n), [1], steps(4)) for n in range(12))))
+    assert not llm.engine.has_work and not llm.engine._rows
 
 
 def test_an_interrupt_between_rows_fails_the_row_it_hit_and_says_so() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from rho_eos.base.errors import UserError
 from rho_eos.evals import Sample, find_task
-from rho_eos.evals.graders import math_verifier
+from rho_eos.evals.graders import make_grader, math_verifier
 from rho_eos.evals.graders.math_verifier import MathVerifier
 from rho_sandbox import Limits
 from tests.evals.fixtures import BROKEN, TASKS, sample, samples
@@ -107,6 +107,57 @@ def test_an_answer_that_breaks_the_grader_is_wrong_and_the_next_one_is_graded(
     item = sample("gsm8k", "gsm8k/0")
     assert not find_task("gsm8k").grade(item, rf"<answer>\boxed{{{answer}}}</answer>").correct
     assert find_task("gsm8k").grade(item, r"<answer>\boxed{19 + 0}</answer>").correct
+
+
+#: What leaves the choice, by a right and a wrong value.
+HEDGES = [
+    *(
+        "{wrong} or {right}",
+        "{right} or {wrong}",
+        "either {wrong} or {right}",
+        "{wrong} (or {right})",
+    ),
+    *("{wrong} dollars or {right} dollars", "{wrong} dollars, or rather {right} dollars"),
+    *(
+        "x = {wrong} or x = {right}",
+        "{wrong} and {right}",
+        "${wrong}$ or ${right}$",
+        "{wrong} vs {right}",
+    ),
+    *(r"{wrong} \lor {right}", r"{wrong}\text{{ or }}{right}", r"{wrong} \vee {right}"),
+    *("not {right}", "not {wrong} but {right}", "{right} or not", "{wrong} or {wrong} or {right}"),
+]
+
+
+@pytest.mark.parametrize("hedge", HEDGES)
+@pytest.mark.parametrize("form", [r"<answer>\boxed{%s}</answer>", "<answer>%s</answer>", "#### %s"])
+def test_an_answer_that_hedges_is_wrong(hedge: str, form: str) -> None:
+    grader = make_grader("math")
+    for right, wrong in (("5", "6"), ("1,250", "7"), (r"\frac{1}{2}", r"\frac{1}{3}")):
+        text = form % hedge.format(right=right, wrong=wrong)
+        assert not grader.grade(text, right).correct, text
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("5 or 5.0", "5"),
+        ("18 dollars and that is all", "18"),
+        ("The sum of 6 and 12 is 18", "18"),
+        ("6 + 12 = 18", "18"),
+        ("3 or more", "3"),
+        ("notably 18", "18"),
+        (r"\frac12 \text{ or } 0.5", r"\frac{1}{2}"),
+        (r"x = 1 \text{ or } x = 2", r"x = 1 \text{ or } x = 2"),
+        ("1 and 2", "1,2"),
+        (r"\text{not possible}", r"\text{not possible}"),
+    ],
+)
+def test_an_answer_that_only_says_it_twice_is_as_right_as_before(
+    answer: str, reference: str
+) -> None:
+    grade = make_grader("math").grade(f"<answer>{answer}</answer>", reference)
+    assert grade.correct, grade
 
 
 def workers() -> set[psutil.Process]:

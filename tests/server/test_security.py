@@ -50,6 +50,8 @@ def test_keys_come_from_options_a_file_and_the_environment(tmp_path: Path) -> No
     assert ServerConfig().keys({}) == () and ServerConfig().host == "127.0.0.1"
     with pytest.raises(UserError, match="cannot read api_key_file"):
         ServerConfig(api_key_file=str(tmp_path / "missing")).keys({})
+    with pytest.raises(UserError, match=r"/dev/zero.*larger than"):
+        ServerConfig(api_key_file="/dev/zero").keys({})
     file.write_text("\n")
     with pytest.raises(UserError, match="holds no key"):  # an empty file must not open the door
         ServerConfig(api_key_file=str(file)).keys({})

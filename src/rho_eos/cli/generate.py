@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from rho_eos.base.errors import UserError
+from rho_eos.base.small_files import read_small
 from rho_eos.cli.options import InOrder, Overwrite, Raw, RayActors, RayAddress, Suffix
 from rho_eos.cli.running import check_distinct, open_executor, prepared, run_job
 from rho_eos.config import EngineConfig
@@ -141,7 +142,7 @@ def generate(
 def _read(path: Path, kind: str, parse: Callable[[bytes], Any]) -> Any:
     """A file's content. Of a text every byte counts: line ends stay as they are."""
     try:
-        return parse(path.read_bytes())
+        return parse(read_small(path))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

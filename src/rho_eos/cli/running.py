@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from itertools import combinations
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +70,9 @@ def check_distinct(files: dict[str, Path | None]) -> None:
     for (one, first), (other, second) in combinations(files.items(), 2):
         if first is None or second is None:
             continue
+        # Not `Path.resolve`, which raises where links lead in a circle.
         both = first.exists() and second.exists()
-        if first.samefile(second) if both else first.resolve() == second.resolve():
+        if first.samefile(second) if both else realpath(first) == realpath(second):
             raise UserError(f"{one} and {other} are the same file, {second}")
 
 

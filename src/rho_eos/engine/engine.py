@@ -93,6 +93,17 @@ class Engine:
             self._rows[handle] = row
             self.scheduler.add(row)
 
+    def run(self, requests: Sequence[Request]) -> list[Output]:
+        """Decode all of these. After an error or an interrupt, at whatever moment, none stays."""
+        handles = [Handle(request) for request in requests]
+        try:
+            for handle in handles:
+                self.admit(handle)
+            return self.finish(handles)
+        finally:
+            for handle in handles:
+                self.cancel(handle)
+
     def step(self) -> None:
         """One forward for everyone who fits; a finished row leaves at once."""
         with self._turn:

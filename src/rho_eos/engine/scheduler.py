@@ -54,5 +54,5 @@ class Scheduler:
         """Take out a row that is finished or cancelled; its place is free in the next step."""
         if row in self.running:
             self.running.remove(row)
-        else:
+        elif row in self.waiting:  # an interrupt may have come before it was added
             self.waiting.remove(row)

@@ -139,7 +139,9 @@ def decode_all(engine: Engine, requests: Iterator[Request]) -> Generator[Output,
     try:
         while True:
             room = backlog - len(running)
-            running += [engine.submit(request) for request in islice(requests, room)]
+            for request in islice(requests, room):
+                running.append(Handle(request))  # known here before it is there, to be cancelled
+                engine.admit(running[-1])
             if not running:
                 return
             engine.step()

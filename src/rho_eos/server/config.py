@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.settings import Settings, Texts, setting
+from rho_eos.base.small_files import read_small
 from rho_eos.decoding.params import LONGEST
 
 API_KEY_VARIABLE = "RHO_EOS_API_KEY"
@@ -83,7 +84,7 @@ class ServerConfig(Settings):
         keys = [*self.api_key, *environment.get(API_KEY_VARIABLE, "").split(",")]
         if (file := self.api_key_file) is not None:
             try:
-                in_file = Path(file).read_text(encoding="utf-8").split("\n")
+                in_file = read_small(Path(file)).decode().split("\n")
             except (OSError, UnicodeDecodeError) as error:
                 sentence = f"cannot read api_key_file {file!r}: {error}"
                 raise UserError(sentence, "api_key_file") from error

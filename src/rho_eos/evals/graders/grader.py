@@ -19,6 +19,15 @@ NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 # Not a part of something longer: 3/4, 2^5 and 12abc are not the numbers they begin with.
 NUMBER = re.compile(r"\s*[$€£]?([-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+))(?!\.?[\w/^*])")
 WORD = re.compile(r"[A-Za-z]{2}")
+VALUE = re.compile(r"[\d\\]")
+#: Between answers of which one is meant: math-verify would take the last.
+OR = re.compile(r"\\text\{ *or *\}|\b(?:or|versus|vs)\b|\\lor\b|\\vee\b")
+AND = re.compile(r"\band\b|&|\\land\b|\\wedge\b")
+NOT = re.compile(r"\bnot\b|\\neg\b|\\lnot\b")
+#: A reference of several values, or in such words: it may be met in the same way.
+SEVERAL = re.compile(
+    rf",(?!\d{{3}}\b)|;|\\[{{,;]|\\pm|\\cup|{OR.pattern}|{AND.pattern}|{NOT.pattern}"
+)
 
 
 class Grader(Settings):
@@ -144,6 +153,15 @@ class Mathematics(Grader):
         return math_answer(text)
 
     def equal(self, answer: str, expected: str) -> bool:
+        """Of several answers to choose from ("5 or 6") each has to be right."""
+        if SEVERAL.search(expected):
+            return self._same(answer, expected)
+        if NOT.search(answer):
+            return False
+        answers = alternatives(answer)
+        return all(self._same(each, expected) for each in answers) and bool(answers)
+
+    def _same(self, answer: str, expected: str) -> bool:
         """To math-verify "18 dollars" is a formula in a box, and words outside of one."""
         if verifier.equal(boxed(expected), boxed(answer)):
             return True
@@ -153,6 +171,17 @@ class Mathematics(Grader):
 
     def gold(self, reference: str) -> str:
         return boxed(reference)
+
+
+def alternatives(answer: str) -> list[str]:
+    """The values between which an answer leaves the choice; most often it is one."""
+    for joint in (OR, AND):
+        pieces = [piece.strip(" ()$.,") for piece in joint.split(answer)]
+        values = [piece for piece in pieces if piece and (VALUE.search(piece) or len(piece) == 1)]
+        # "The sum of 6 and 12 is 18" joins words, and not answers.
+        if len(values) > 1 and not (joint is AND and any(WORD.search(piece) for piece in values)):
+            return values
+    return [answer]
 
 
 def boxed(answer: str) -> str:
