@@ -11,13 +11,17 @@ from rho_eos.base.plugins import load_plugins
 from rho_eos.config import EngineConfig, EngineOptions
 from rho_eos.decoding.params import DecodeParams, merged
 from rho_eos.engine.engine import Engine
+from rho_eos.engine.likelihood import Score, score_pairs
+from rho_eos.engine.params import ScoreParams
 from rho_eos.engine.request import Detail, StepEvent
 from rho_eos.engine.runner import ModelRunner
+from rho_eos.engine.scoring import Limits, Turn
 from rho_eos.models.loading import Checkpoint, load_model, open_checkpoint
 from rho_eos.models.placement import choose_device, place
 from rho_eos.rollouts.arrays import Rollouts, collect
 from rho_eos.text.ask import Ask, LogitsProcessor, Request
 from rho_eos.text.ask import Params as GivenParams
+from rho_eos.text.pairs import Pair, Scored, as_pairs
 from rho_eos.text.preparation import Preparer
 from rho_eos.text.prompts import Given, Message, Prompt, as_list, as_messages, listed
 
@@ -148,6 +152,37 @@ class LLM:
         requests = self._prepared(asks)
         outputs, shift = self.run(requests), self.model.prediction_shift
         return collect(requests, outputs, n, self.special, shift, trajectory)
+
+    def score(
+        self,
+        items: Scored | Sequence[Scored],
+        params: ScoreParams | None = None,
+        *,
+        raw: bool = False,
+        **keywords: Any,
+    ) -> list[Score]:
+        """How likely the model finds answers (docs/scores.md).
+
+        Args:
+            items: Pairs of a prompt and an answer, each a tuple, or a mapping with `answer` beside
+                the prompt; or texts, which are scored for themselves. One or a list of them.
+            params: How: the method, the number of draws and their seed.
+            raw: Take prompts as they are, without the chat template.
+            keywords: The same as keywords: `method="chain"`.
+
+        Returns:
+            A score for each, in their order.
+        """
+        how = (params or ScoreParams()).replaced(**keywords)
+        pairs = as_pairs(self.preparer, items, raw)
+        return list(self.score_pairs(pairs, how, self.engine.between_steps))
+
+    def score_pairs(
+        self, pairs: Sequence[Pair], how: ScoreParams, turn: Turn, top: int = 0
+    ) -> Iterator[Score]:
+        """Score token ids, each batch when `turn` lets it."""
+        limits = Limits(self.config.max_rows, self.config.max_positions, turn)
+        return score_pairs(self.runner, pairs, how, limits, top)
 
     def infill(
         self,

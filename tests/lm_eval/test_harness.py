@@ -98,6 +98,28 @@ def test_every_choice_is_scored_and_text_has_a_perplexity(tiny_lm: Any, tasks: P
     assert results["results"]["texts"]["bits_per_byte,none"] > 0
 
 
+def test_in_a_chat_an_answer_is_scored_behind_the_whole_template(tiny_lm: Any, tasks: Path) -> None:
+    """Its blank lines at the end are the prompt's, though lm-eval would move them to the answer."""
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=str(tasks), include_defaults=False)
+    results = simple_evaluate(
+        tiny_lm,
+        tasks=["choices"],
+        task_manager=manager,
+        bootstrap_iters=0,
+        apply_chat_template=True,
+    )
+    samples = results["samples"]["choices"]
+    found = [response[0][0] for sample in samples for response in sample["resps"]]
+    asked = [
+        (sample["doc"]["question"], choice) for sample in samples for choice in ("7", "4", "12")
+    ]
+    wanted = tiny_lm.llm.score(asked, draws=16)
+    assert found == pytest.approx([score.logprob for score in wanted], abs=1e-4)
+
+
 def test_our_tasks_ask_and_grade_as_eval_does(tiny_lm: Any, tmp_path: Path) -> None:
     """Rendered by lm-eval, the prompts are token for token those of `rho-eos eval`."""
     require_sandbox()

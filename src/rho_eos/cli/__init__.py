@@ -26,6 +26,7 @@ from rho_eos.cli.models import models
 from rho_eos.cli.options import Command, Measured
 from rho_eos.cli.probe import probe
 from rho_eos.cli.reproduce import reproduce
+from rho_eos.cli.score import score
 from rho_eos.cli.serve import serve
 from rho_eos.cli.settings import with_settings
 from rho_eos.cli.survey import survey
@@ -33,6 +34,7 @@ from rho_eos.cli.watch import watch
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.engine.errors import EngineError
+from rho_eos.engine.params import ScoreParams
 from rho_eos.evals.probing.settings import Probe
 from rho_eos.server.config import ServerConfig
 
@@ -95,6 +97,7 @@ def make_app() -> typer.Typer:
         "info": engine(info),
         "models": models,
         "merge": engine(merge),
+        "score": with_settings(EngineConfig, ScoreParams)(score),
         "serve": with_settings(EngineConfig, ServerConfig)(serve),
     }
     for name, command in commands.items():

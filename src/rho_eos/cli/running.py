@@ -1,7 +1,7 @@
 """How commands get from what they were given to a model, and what they show while it works."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from os.path import realpath
 from pathlib import Path
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from rho_eos.base.errors import UserError, needs_extra
 from rho_eos.config import EngineConfig
+from rho_eos.engine.params import ScoreParams
 from rho_eos.views import announced
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from rho_eos.engine.likelihood import Score
     from rho_eos.files.file_job import FileJob, Report
     from rho_eos.files.jobs import Executor
     from rho_eos.llm import LLM
@@ -48,6 +50,20 @@ def prepared(config: EngineConfig, ask: "Ask") -> "tuple[list[Request], Callable
         return llm
 
     return Preparer(checkpoint, config).prepare(ask), loaded
+
+
+def prepared_scores(
+    config: EngineConfig, items: "list[Any]", how: ScoreParams, raw: bool
+) -> "Iterator[Score]":
+    """Scores as they are finished; what is wrong with an item is said before weights are loaded."""
+    from rho_eos.models.loading import open_checkpoint
+    from rho_eos.text.pairs import as_pairs
+    from rho_eos.text.preparation import Preparer
+
+    checkpoint = open_checkpoint(config)
+    pairs = as_pairs(Preparer(checkpoint, config), items, raw)
+    llm = load(config, checkpoint)
+    return llm.score_pairs(pairs, how, llm.engine.between_steps)
 
 
 def open_executor(address: str | None, actors: int | None, config: EngineConfig) -> "Executor":

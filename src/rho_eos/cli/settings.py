@@ -13,6 +13,7 @@ from rho_eos.cli.options import Measured
 from rho_eos.config import EngineConfig
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.schema import from_words, parameters, told, told_default
+from rho_eos.engine.params import ScoreParams
 from rho_eos.evals.probing.settings import Probe
 from rho_eos.server.config import ServerConfig
 
@@ -21,6 +22,7 @@ _PANELS: dict[type[Settings], str] = {
     Probe: "Measuring",
     EngineConfig: "Model and machine",
     ServerConfig: "Server",
+    ScoreParams: "Scoring",
 }
 _SHORT = {"model": ["-m"], "out": ["-o"]}
 _PARTS = {None: "Decoding", "policy": "Length policy", "commit": "Commit rule", "cache": "Cache"}

@@ -21,7 +21,7 @@ import traceback
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from rho_eos.engine.scheduler import Scheduler
 from rho_eos.text.ask import Request
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Runner(Protocol):
@@ -144,6 +145,11 @@ class Engine:
                     handle.close(self._retire(row))
                 except Exception as error:  # a cancelled row, too, has its errors for itself
                     self._fail(row, error)
+
+    def between_steps(self, work: Callable[[], T]) -> T:
+        """Do something else with the model, while no step runs."""
+        with self._turn:
+            return work()
 
     @property
     def has_work(self) -> bool:

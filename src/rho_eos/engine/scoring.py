@@ -1,13 +1,12 @@
 """How likely given tokens are where a canvas is masked: what likelihood estimates are made of."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
 
-from rho_eos.decoding.sampling import to_device
 from rho_eos.engine.batch import RowInput
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.runner import ModelRunner
@@ -21,35 +20,85 @@ class Masked:
     answer: np.ndarray  # (L,) int64
     mask: np.ndarray  # (L,) bool
     cfg_scale: float = 0.0
+    wanted: np.ndarray | None = None  # (n,) int64, of the masked ones; None: all of them
+
+    @property
+    def read(self) -> np.ndarray:
+        """Where in the answer log-probabilities are read."""
+        return np.flatnonzero(self.mask) if self.wanted is None else self.wanted
 
     def input(self, mask_token: int) -> RowInput:
         canvas = np.where(self.mask, mask_token, self.answer)
-        return RowInput(self.prompt, canvas, np.flatnonzero(self.mask), self.cfg_scale)
+        return RowInput(self.prompt, canvas, self.read, self.cfg_scale)
 
     @property
     def reads(self) -> int:
-        return (1 + (self.cfg_scale > 0)) * int(self.mask.sum())
+        return (1 + (self.cfg_scale > 0)) * len(self.read)
 
     @property
     def cost(self) -> int:
         return (1 + (self.cfg_scale > 0)) * (len(self.prompt) + len(self.answer))
 
 
-def score(runner: ModelRunner, rows: Sequence[Masked]) -> list[np.ndarray]:
-    """For each row, log P of its answer's tokens where they are masked."""
-    return runner.shared(partial(_score, runner), rows)
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a forward says of the positions that were read of one row."""
+
+    logprobs: np.ndarray  # (n,) float64, of the answer's tokens
+    top_ids: np.ndarray  # (n, k) int64, the likeliest tokens
+    top_logprobs: np.ndarray  # (n, k) float64
+
+
+#: Runs a batch when it may.
+Turn = Callable[[Callable[[], list[Found]]], list[Found]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is scored at once, and when: a model that decodes, too, does one thing at a time."""
+
+    max_rows: int
+    max_positions: int
+    turn: Turn
+
+
+def score_all(
+    runner: ModelRunner, rows: Iterable[Masked], limits: Limits, top: int = 0
+) -> Iterator[Found]:
+    """What is found for each row, in order; as many at a time as an engine would run together."""
+    batch: list[Masked] = []
+    positions = 0
+    for row in rows:
+        full = len(batch) == limits.max_rows
+        if batch and (full or positions + row.cost > limits.max_positions):
+            yield from limits.turn(partial(score, runner, batch, top))
+            batch, positions = [], 0
+        batch.append(row)
+        positions += row.cost
+    if batch:
+        yield from limits.turn(partial(score, runner, batch, top))
+
+
+def score(runner: ModelRunner, rows: Sequence[Masked], top: int = 0) -> list[Found]:
+    """For each row, log P of its answer's tokens where they are read, and of the likeliest ones."""
+    return runner.shared(partial(_score, runner, top), rows)
 
 
 @torch.inference_mode()
-def _score(runner: ModelRunner, rows: Sequence[Masked], parallel: int) -> list[np.ndarray]:
+def _score(runner: ModelRunner, top: int, rows: Sequence[Masked], parallel: int) -> list[Found]:
     batch = runner.pack([row.input(runner.special.mask) for row in rows])
-    answers = np.concatenate([row.answer[row.mask] for row in rows])
-    target = to_device(answers, runner.device)[:, None]
-    parts = [
-        logits.gather(-1, target[part])[:, 0] - logits.logsumexp(-1)
-        for part, logits in runner.logits(batch, parallel)
-    ]
-    scores = torch.cat(parts).cpu().numpy().astype(np.float64)
-    if not np.isfinite(scores).all():
+    target = torch.from_numpy(np.concatenate([row.answer[row.read] for row in rows]))
+    target = target.to(runner.device)[:, None]
+    parts = []
+    for part, logits in runner.logits(batch, parallel):
+        whole = logits.logsumexp(-1, keepdim=True)
+        best = logits.topk(top)
+        own = logits.gather(-1, target[part])
+        parts.append((own - whole, best.indices, best.values - whole))
+    found = [torch.cat(each).cpu().numpy() for each in zip(*parts, strict=True)]
+    logprobs, ids, likeliest = found
+    if not np.isfinite(logprobs).all():
         raise RequestFailedError("the model failed: its logits are NaN or infinite")
-    return np.split(scores, batch.starts[1:])
+    arrays = (logprobs[:, 0].astype(np.float64), ids, likeliest.astype(np.float64))
+    split = (np.split(each, batch.starts[1:]) for each in arrays)
+    return [Found(*each) for each in zip(*split, strict=True)]

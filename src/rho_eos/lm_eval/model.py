@@ -19,12 +19,14 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
 from rho_eos.base.errors import UserError
+from rho_eos.engine.params import ScoreParams
 from rho_eos.evals.runs.provenance import model_identity
 from rho_eos.files.jobs import decode_all
 from rho_eos.lm_eval.arguments import decode_params, engine_limits, read_model_args
-from rho_eos.lm_eval.likelihood import Pair, greedy_answers, log_likelihoods
+from rho_eos.lm_eval.likelihood import greedy_answers
 from rho_eos.text.ask import Ask, Request
 from rho_eos.text.chat_template import render
+from rho_eos.text.pairs import Pair, refuse_blocks
 from rho_eos.views.announced import load
 
 
@@ -86,7 +88,7 @@ class RhoEosLM(TemplateLM):
         disable_tqdm: bool = False,
         **kwargs: Any,  # noqa: ARG002  hints for other models
     ) -> list[tuple[float, bool]]:
-        self._check_likelihood()
+        refuse_blocks(self.llm.checkpoint.blocks)
         pairs = [self._pair(context, answer) for _, context, answer in requests]
         greedy = self._greedy(pairs, disable_tqdm)
         results = []
@@ -100,7 +102,7 @@ class RhoEosLM(TemplateLM):
     def loglikelihood_rolling(
         self, requests: list[Instance], disable_tqdm: bool = False
     ) -> list[float]:
-        self._check_likelihood()
+        refuse_blocks(self.llm.checkpoint.blocks)
         windows = [
             [Pair(*make_disjoint_window(window)) for window in self._windows(request.args[0])]
             for request in requests
@@ -111,13 +113,6 @@ class RhoEosLM(TemplateLM):
             results.append(float(sum(next(estimates) for _ in each)))
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, results[-1])
         return results
-
-    def _check_likelihood(self) -> None:
-        if self.llm.checkpoint.blocks is not None:
-            raise UserError(
-                "a block diffusion model has no likelihood here: it is estimated from answers that "
-                "are masked anywhere, but such a model was trained to see finished blocks only"
-            )
 
     def _windows(self, text: str) -> Iterator[tuple[list[int], list[int]]]:
         return get_rolling_token_windows(
@@ -135,10 +130,14 @@ class RhoEosLM(TemplateLM):
         return Pair(context[len(answer) - self.max_length :], answer)
 
     def _estimates(self, pairs: list[Pair], disable_tqdm: bool) -> Iterator[float]:
-        estimates = log_likelihoods(
-            self.llm, pairs, self.likelihood.mc_num, self.params.seed, self.params.cfg_scale
+        how = ScoreParams(
+            draws=self.likelihood.mc_num,
+            seed=self.params.seed,
+            cfg_scale=float(self.params.cfg_scale),
         )
-        return iter(tqdm(estimates, "likelihood", len(pairs), disable=disable_tqdm))
+        scores = self.llm.score_pairs(pairs, how, self.llm.engine.between_steps)
+        told = tqdm(scores, "likelihood", len(pairs), disable=disable_tqdm)
+        return (score.logprob for score in told)
 
     def _greedy(self, pairs: list[Pair], disable_tqdm: bool) -> list[bool]:
         if not self.likelihood.check_greedy:
@@ -157,6 +156,14 @@ class RhoEosLM(TemplateLM):
             bos = self.tokenizer.bos_token
             add_special_tokens = not (bos and string.startswith(bos))
         return list(self.tokenizer.encode(string, add_special_tokens=add_special_tokens))
+
+    def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        """Context and continuation apart, as the model sees them that writes the continuation.
+
+        lm-eval's own moves what is blank at the end of the context to the continuation; but the
+        blank lines at the end of a chat template belong to the prompt.
+        """
+        return self.tok_encode(context), self.tok_encode(continuation, add_special_tokens=False)
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
