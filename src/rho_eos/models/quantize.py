@@ -1,10 +1,16 @@
 """Quantised weights for the layers: int8 for speed, int4 for less memory.
 
-A diffusion model computes whole canvases, so on a CPU its forwards are bound by arithmetic. int8
-therefore quantises activations too, each position by itself, and multiplies bytes. Sums of bytes
-are exact, so a row's result does not depend on its batch. int4 keeps activations as they are: its
-weights are smaller still and its products slower. On CUDA torchao does both. Embedding and
-vocabulary projection are not quantised, because no later layer averages out their error.
+A diffusion model computes whole canvases, so its forwards are bound by arithmetic. Activations are
+therefore quantised too, each position by itself, and bytes are multiplied. Sums of bytes are exact,
+so a row's result does not depend on its batch. int4 keeps weights in 4 bits and widens them to
+bytes a tile at a time, so that a tile stays in a core's cache between widening and product; its
+steps and offsets are themselves bytes, of which a weight has one pair for each group and one scale
+for each output. Embedding and vocabulary projection are not quantised, because no later layer
+averages out their error.
+
+CPU and CUDA run the same code on torch's own kernels: no host waits, and a number of launches that
+does not depend on the batch. What differs is how weights lie in memory, and the experts of a layer,
+which on CUDA are one grouped product of widened weights (`models/layers/experts.py`).
 
 Weights are quantised one after the other out of a memory-mapped file, so that the most memory in
 use is the quantised model and one weight.
@@ -12,104 +18,226 @@ use is the quantised model and one weight.
 
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from rho_eos.base.errors import UserError, needs_extra
+from rho_eos.base.errors import UserError
 
-#: Weights that share a scale in int4: fewer where a row is short and one outlier weighs more.
+#: Weights that share a step in int4: fewer where a row is short and one outlier weighs more.
 SMALL_GROUP, LARGE_GROUP, LONG_ROW = 32, 64, 1024
-_OUT_MULTIPLE = 16  # of rows in a packed int4 weight
 _AT_A_TIME = 128  # rows of a weight that are quantised together: what fits into a cache
+_MULTIPLE = 8  # of both sides of a product of bytes on CUDA
+_LEAST_ROWS = 32  # of such a product; cuBLAS takes more than 16
+#: Bytes of a tile of widened weights, and the most outputs it has. As measured: a smaller tile fits
+#: a core's own cache, but activations are packed anew for the product with each.
+_TILE, _WIDEST = 2**22, 512
+#: What of a byte's range is left to rounding steps and offsets of int4.
+_SLACK = 5
 
 
-class Int8Linear(nn.Module):
-    """Weights in int8, a scale for each output; activations in int8, a scale for each position."""
+class QuantizedLinear(nn.Module):
+    """A linear layer that multiplies bytes: a scale for each output and for each position."""
 
     scale: torch.Tensor
     bias: torch.Tensor | None
 
-    def __init__(self, linear: nn.Linear, compute: torch.dtype) -> None:
+    def __init__(
+        self, linear: nn.Linear, compute: torch.dtype, device: torch.device | None = None
+    ) -> None:
         super().__init__()
+        device = linear.weight.device if device is None else device
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        parts = [_to_bytes(part) for part in linear.weight.split(_AT_A_TIME)]
-        bytes_, scale = (torch.cat(each) for each in zip(*parts, strict=True))
-        # With VNNI and without it another kernel is the faster one, and each reads one layout.
-        laid_out = bytes_.t().contiguous() if sums_exactly() else bytes_.t()
-        self.weight = nn.Parameter(laid_out, requires_grad=False)  # (in, out)
-        self.register_buffer("scale", scale)
-        bias = None if linear.bias is None else linear.bias.to(compute, copy=True)
+        bias = None if linear.bias is None else linear.bias.to(device, compute, copy=True)
         self.register_buffer("bias", bias)
+        self.more_in = -self.in_features % self._multiple(self.in_features)
+        self.more_out = -self.out_features % _MULTIPLE
+        parts = (
+            self._quantised(_padded(part.to(device, torch.float32), self.more_in))
+            for part in linear.weight.split(_AT_A_TIME)
+        )
+        *weight, scale = (torch.cat(each) for each in zip(*parts, strict=True))
+        self.register_buffer("scale", scale)
+        self._keep(*(pad(each, (0, 0, 0, self.more_out)) for each in weight))
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        rows = input.reshape(-1, self.in_features).float()
-        scale = rows.abs().amax(1, keepdim=True).div_(127).clamp_min_(1e-30)
-        products = torch._int_mm((rows / scale).round_().to(torch.int8), self.weight)
-        output = products.to(torch.float32).mul_(scale).mul_(self.scale).to(input.dtype)
-        output = output if self.bias is None else output + self.bias
+        rows = _padded(input.reshape(-1, self.in_features), self.more_in)
+        count = len(rows)
+        if rows.device.type == "cuda" and count < _LEAST_ROWS:
+            rows = pad(rows, (0, 0, 0, _LEAST_ROWS - count))
+        largest = torch.linalg.vector_norm(
+            rows, torch.inf, dim=1, keepdim=True, dtype=torch.float32
+        )
+        scale = largest.div_(127).clamp_min_(1e-30)
+        products = self._products((rows / scale).round_().to(torch.int8))
+        exact = products[:count, : self.out_features] * scale[:count]
+        output = torch.empty(exact.shape, dtype=input.dtype, device=input.device)
+        if self.bias is None:
+            torch.mul(exact, self.scale, out=output)
+        else:
+            torch.addcmul(self.bias, exact, self.scale, out=output)
         return output.view(*input.shape[:-1], self.out_features)
 
+    def values(self, dtype: torch.dtype) -> torch.Tensor:
+        """(out, in): the weight as numbers."""
+        wide = self._bytes()[: self.out_features, : self.in_features]
+        return wide * self.scale.to(dtype)[:, None]
 
-class Int4Linear(nn.Module):
-    """Weights in int4, a scale and an offset for each group of them; products in bfloat16."""
+    def _multiple(self, width: int) -> int:
+        """Of the weight's rows."""
+        raise NotImplementedError
 
-    scales: torch.Tensor
-    bias: torch.Tensor | None
+    def _quantised(self, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Some outputs' weights as they are kept, and last the scale of each output."""
+        raise NotImplementedError
 
-    def __init__(self, linear: nn.Linear, compute: torch.dtype) -> None:
-        super().__init__()
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.group = LARGE_GROUP if self.in_features >= LONG_ROW else SMALL_GROUP
-        self.more_in = -self.in_features % self.group
-        more_out = -self.out_features % _OUT_MULTIPLE
-        narrow = pad(linear.weight, (0, self.more_in, 0, more_out))
-        parts = [_to_codes(part, self.group) for part in narrow.split(_AT_A_TIME)]
-        codes, scale, middle = (torch.cat(each) for each in zip(*parts, strict=True))
-        packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1)
-        self.weight = nn.Parameter(packed, requires_grad=False)
-        both = torch.stack((scale, middle), -1).transpose(0, 1).contiguous()
-        self.register_buffer("scales", both)  # (groups, out, 2)
-        bias = None if linear.bias is None else linear.bias.to(compute, copy=True)
-        self.register_buffer("bias", bias)
+    def _keep(self, *weight: torch.Tensor) -> None:
+        """Lay the whole weight out as this device reads it."""
+        raise NotImplementedError
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        rows = input.reshape(-1, self.in_features).bfloat16()
-        rows = pad(rows, (0, self.more_in)) if self.more_in else rows.contiguous()
-        output: torch.Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(
-            rows, self.weight, self.group, self.scales
-        )
-        output = output[:, : self.out_features].to(input.dtype)
-        output = output if self.bias is None else output + self.bias
-        return output.reshape(*input.shape[:-1], self.out_features)
+    def _products(self, rows: torch.Tensor) -> torch.Tensor:
+        """(rows, out) int32, of rows in int8."""
+        raise NotImplementedError
+
+    def _bytes(self) -> torch.Tensor:
+        """(out, in) int8, with what was added to both sides."""
+        raise NotImplementedError
 
 
-def _to_bytes(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows as int8, and the scale of each."""
-    values = weight.to(torch.float32, copy=True)
-    largest = torch.maximum(values.amax(1), -values.amin(1))
-    # Without sums in 32 bit, pairs of products must fit into 16: 2 x 255 x 63 does.
-    most = 127 if sums_exactly() else 63
-    scale = (largest / most).clamp_min(torch.finfo(torch.float32).tiny)
-    return values.div_(scale[:, None]).round_().to(torch.int8), scale
+class Int8Linear(QuantizedLinear):
+    """Weights in int8."""
+
+    def _multiple(self, width: int) -> int:
+        return _MULTIPLE
+
+    def _quantised(self, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        scale = _largest(rows) / _most(rows.device)
+        return (rows / scale[:, None]).round_().to(torch.int8), scale
+
+    def _keep(self, *weight: torch.Tensor) -> None:
+        [rows] = weight
+        # With VNNI and without it another kernel is the faster one, and each reads one layout. The
+        # kernels of CUDA read weights as they come.
+        turned = rows.device.type == "cpu" and sums_exactly()
+        laid_out = rows.t().contiguous() if turned else rows.t()
+        self.weight = nn.Parameter(laid_out, requires_grad=False)  # (in, out)
+
+    def _products(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch._int_mm(rows, self.weight)
+
+    def _bytes(self) -> torch.Tensor:
+        return self.weight.t()
 
 
-def _to_codes(weight: torch.Tensor, group: int) -> tuple[torch.Tensor, ...]:
-    """Rows as numbers from 0 to 15, and of each group the scale and the value of 8."""
-    groups = weight.to(torch.float32, copy=True).view(len(weight), -1, group)
-    low, high = groups.amin(-1), groups.amax(-1)
-    # The kernel multiplies with what bfloat16 leaves of a scale, so that is what is divided by.
-    scale = ((high - low) / 15).clamp_min(1e-9).bfloat16()
-    middle = (low + 8 * scale.float()).bfloat16()
-    steps = groups.sub_(middle.float()[..., None]).div_(scale.float()[..., None]).add_(8)
-    return steps.round_().clamp_(0, 15).to(torch.int32).view_as(weight), scale, middle
+class Int4Linear(QuantizedLinear):
+    """Weights in int4: a step and an offset in bytes for each group of them.
+
+    The byte of a weight is `code * step + offset` in the arithmetic of bytes, which wraps around on
+    its way to a sum that does not. Of two weights in one byte the second stands half a row behind
+    the first. A tile holds some outputs: on a CPU `(in / 2, outputs)`, so that a step meets many
+    outputs in one sweep; on CUDA one tile `(outputs, in / 2)` is the whole weight.
+    """
+
+    steps: torch.Tensor
+    offsets: torch.Tensor
+
+    def _multiple(self, width: int) -> int:
+        self.group = LARGE_GROUP if width >= LONG_ROW else SMALL_GROUP
+        return 2 * self.group
+
+    def _quantised(self, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        most = _most(rows.device)
+        scale = _largest(rows) / (most - _SLACK)
+        groups = (rows / scale[:, None]).unflatten(1, (-1, self.group))
+        low, high = groups.amin(-1), groups.amax(-1)
+        even = ((high - low) / 15).round_()
+        best = None
+        for more, aside in product((0, -1, 1), (0, -0.5, 0.5)):  # the best of what lies near
+            step = (even + more).clamp_min_(1)
+            offset = ((low + high) / 2 + (aside - 7.5) * step).round_()
+            codes, error = _to_codes(groups, step, offset, most)
+            if best is None:
+                best = [step, offset, codes, error]
+            better = error < best[-1]
+            for kept, found in zip(best, (step, offset, codes, error), strict=True):
+                kept.copy_(torch.where(_like(better, kept), found, kept))
+        step, offset, codes, _ = best
+        first, second = codes.flatten(1).to(torch.uint8).chunk(2, 1)
+        in_bytes = (each.to(torch.int32).to(torch.int8) for each in (step, offset))
+        return first | second << 4, *in_bytes, scale
+
+    def _keep(self, *weight: torch.Tensor) -> None:
+        packed = weight[0]
+        outputs = len(packed)
+        self.along = 1
+        if packed.device.type == "cpu":
+            self.along = 0
+            tiles = -(-outputs // min(_WIDEST, max(64, _TILE // (2 * packed.shape[1]))))
+            outputs = -(-outputs // (16 * tiles)) * 16
+        more = -len(packed) % outputs
+        for name, each in zip(("weight", "steps", "offsets"), weight, strict=True):
+            tiled = pad(each, (0, 0, 0, more)).unflatten(0, (-1, outputs))
+            tiled = tiled.transpose(1, 2).contiguous() if self.along == 0 else tiled
+            if name == "weight":
+                self.weight = nn.Parameter(tiled, requires_grad=False)  # (tiles, in / 2, outputs)
+            else:
+                self.register_buffer(name, tiled.unsqueeze(self.along + 2))
+
+    def _tile(self, number: int) -> torch.Tensor:
+        """(in, outputs) int8."""
+        packed, shape = self.weight[number], list(self.weight[number].shape)
+        shape[self.along] *= 2
+        wide = torch.empty(shape, dtype=torch.uint8, device=packed.device)
+        first, second = wide.chunk(2, self.along)
+        torch.bitwise_and(packed, 15, out=first)
+        torch.bitwise_right_shift(packed, 4, out=second)
+        groups = wide.view(torch.int8).unflatten(self.along, (-1, self.group))
+        groups.mul_(self.steps[number]).add_(self.offsets[number])
+        return wide.view(torch.int8) if self.along == 0 else wide.view(torch.int8).t()
+
+    def _products(self, rows: torch.Tensor) -> torch.Tensor:
+        tiles = [torch._int_mm(rows, self._tile(number)) for number in range(len(self.weight))]
+        return tiles[0] if len(tiles) == 1 else torch.cat(tiles, 1)
+
+    def _bytes(self) -> torch.Tensor:
+        return torch.cat([self._tile(number).t() for number in range(len(self.weight))])
 
 
-ON_CPU = {"int8": Int8Linear, "int4": Int4Linear}
-QUANTIZED = (Int8Linear, Int4Linear)
+def _to_codes(
+    groups: torch.Tensor, step: torch.Tensor, offset: torch.Tensor, most: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes from 0 to 15, and the error of each group; infinite where a byte exceeds `most`."""
+    codes = (groups - offset[..., None]).div_(step[..., None]).round_().clamp_(0, 15)
+    found = (codes * step[..., None]).add_(offset[..., None])
+    too_large = found.abs().amax(-1) > most
+    return codes, found.sub_(groups).square_().sum(-1).masked_fill_(too_large, torch.inf)
+
+
+def _like(chosen: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    """What was chosen for each group, for each of its weights where there are such."""
+    return chosen if kept.ndim == chosen.ndim else chosen[..., None]
+
+
+def _padded(rows: torch.Tensor, more: int) -> torch.Tensor:
+    return pad(rows, (0, more)) if more else rows
+
+
+def _largest(rows: torch.Tensor) -> torch.Tensor:
+    """Of each row, without its sign; not 0, since it divides."""
+    largest = torch.maximum(rows.amax(1), -rows.amin(1))
+    return largest.clamp_min(256 * torch.finfo(torch.float32).tiny)
+
+
+def _most(device: torch.device) -> int:
+    """The largest weight in a byte. Without sums in 32 bit, pairs of products must fit into 16: 2 x
+    255 x 63 does."""
+    return 127 if device.type != "cpu" or sums_exactly() else 63
+
+
+KINDS = {"int8": Int8Linear, "int4": Int4Linear}
 
 
 def check_available(kind: str, device: torch.device) -> None:
@@ -121,15 +249,20 @@ def check_available(kind: str, device: torch.device) -> None:
             f"quantization is {kind!r}, but on mps takes only none; int8 and int4 are there on "
             "cpu and cuda"
         )
-    if device.type == "cuda" and find_spec("torchao") is None:
-        raise needs_extra(f"quantization {kind} on cuda", "torchao", "quant")
+    if device.type == "cuda" and torch.version.hip is None:
+        major, minor = torch.cuda.get_device_capability(device)
+        if (major, minor) < (7, 5):
+            raise UserError(
+                f"quantization is {kind!r}, but takes only none on a GPU of compute capability "
+                f"{major}.{minor}: bytes are multiplied since 7.5 (Turing)"
+            )
 
 
 def exact_name(kind: str, device: torch.device) -> str:
     """The format and all that decides its numbers."""
-    if kind == "int8" and device.type == "cpu" and not sums_exactly():
-        return "int8, weights of 7 bit"
-    return kind
+    narrow = kind != "none" and _most(device) < 127
+    how = f"{kind} widened to int8" if kind == "int4" else kind
+    return f"{how}, weights of 7 bit" if narrow else how
 
 
 def quantize(
@@ -143,17 +276,22 @@ def quantize(
 
     `prepare` gets the number of each layer just before that is quantised.
     """
-    if device.type == "cuda":
-        _with_torchao(model, kind, device, prepare)
-        return
+
+    def replace(module: nn.Module) -> None:
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(module, name, KINDS[kind](child, weights, device))
+            elif device.type == "cuda" and hasattr(child, "merged"):  # experts
+                make = lambda each: KINDS[kind](each, weights, device)  # noqa: E731
+                setattr(module, name, child.merged(make))
+            else:
+                replace(child)
+
     for number, layer in enumerate(model.model.layers):
         prepare(number)
-        for module in list(layer.modules()):
-            for name, child in list(module.named_children()):
-                if isinstance(child, nn.Linear):
-                    setattr(module, name, ON_CPU[kind](child, weights))
+        replace(layer)
     for module in model.modules():
-        if not isinstance(module, QUANTIZED):
+        if not isinstance(module, QuantizedLinear):
             for weight in module.parameters(recurse=False):
                 # A view of a mapped file keeps all of it: what is small gets memory of its own.
                 weight.data = weight.data.to(weights, copy=weight.ndim == 1)
@@ -165,23 +303,3 @@ def sums_exactly() -> bool:
     rows = torch.full((32, 1024), 127, dtype=torch.int8)
     sums = [torch._int_mm(rows, columns) for columns in (rows[:16].t(), rows.view(1024, 32))]
     return all(bool((each == 1024 * 127 * 127).all()) for each in sums)
-
-
-def _with_torchao(
-    model: Any, kind: str, device: torch.device, prepare: Callable[[int], None]
-) -> None:
-    """Written to torchao's documentation; nobody has run it on a GPU yet."""
-    from torchao.quantization import (  # type: ignore[import-not-found]
-        Int4WeightOnlyConfig,
-        Int8DynamicActivationInt8WeightConfig,
-        quantize_,
-    )
-
-    if kind == "int8":
-        config = Int8DynamicActivationInt8WeightConfig()
-    else:
-        config = Int4WeightOnlyConfig(group_size=128, int4_packing_format="tile_packed_to_4d")
-    for number, layer in enumerate(model.model.layers):
-        prepare(number)
-        layer.to(device)
-        quantize_(layer, config)

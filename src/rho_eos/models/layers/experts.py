@@ -3,17 +3,22 @@
 Every position uses a few of many small MLPs; the experts of a layer are stored one by one and run
 as one grouped product, which on a CPU in bfloat16 is faster than a loop over them. Where weights
 are quantised or kept in another type than that of the products, each expert stays a layer of its
-own: it is read from its file by itself, and only those are visited that some position uses.
+own: it is read from its file by itself, and only those are visited that some position uses. On CUDA
+that loop would wait for the device in every layer, so there quantised experts are merged again.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.functional import silu
 from transformers.core_model_loading import Concatenate, MergeModulelist, WeightConverter
+from transformers.integrations.moe import grouped_mm_experts_forward
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeMLP
 
+from rho_eos.models.quantize import QuantizedLinear
 from rho_eos.models.weights import check_experts
 
 #: From the published names to those of merged experts.
@@ -66,6 +71,56 @@ class SeparateExperts(nn.ModuleList):
                 weighted = expert(hidden[at]) * weights.flatten()[own, None]
                 out.index_add_(0, at, weighted.to(out.dtype))
         return out
+
+    def merged(self, quantise: Callable[[nn.Linear], QuantizedLinear]) -> "QuantizedExperts":
+        """All experts as two quantised weights."""
+        gates = [part for each in self for part in (each.gate_proj, each.up_proj)]  # type: ignore[union-attr]
+        downs = [each.down_proj for each in self]
+        return QuantizedExperts(len(self), *(quantise(_stacked(all_)) for all_ in (gates, downs)))
+
+
+def _stacked(layers: list[Any]) -> nn.Linear:
+    """The outputs of several layers as those of one."""
+    weight = torch.cat([layer.weight for layer in layers])
+    stacked = nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
+    stacked.weight = nn.Parameter(weight, requires_grad=False)
+    return stacked
+
+
+class QuantizedExperts(nn.Module):
+    """Experts whose weights are quantised, and widened for one grouped product of all.
+
+    It reads all experts, where a loop would read those in use; but a canvas uses nearly all, and a
+    grouped product has as many kernels as one of a single expert, and nothing to wait for.
+    Activations stay as they are.
+    """
+
+    # What transformers' function asks of experts.
+    has_gate, has_bias, is_transposed, has_post_expert_norm = True, False, False, False
+    _is_expert_parallel = False
+
+    def __init__(self, count: int, gate_up: QuantizedLinear, down: QuantizedLinear) -> None:
+        super().__init__()
+        self.num_experts, self.gate_up, self.down = count, gate_up, down
+
+    @property
+    def gate_up_proj(self) -> torch.Tensor:
+        return self.gate_up.values(self.dtype).unflatten(0, (self.num_experts, -1))
+
+    @property
+    def down_proj(self) -> torch.Tensor:
+        return self.down.values(self.dtype).unflatten(0, (self.num_experts, -1))
+
+    def _apply_gate(self, both: torch.Tensor) -> torch.Tensor:
+        gate, up = both.chunk(2, -1)
+        return silu(gate) * up
+
+    def forward(
+        self, hidden: torch.Tensor, experts: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """(positions, width), given for each position its experts and their weights."""
+        self.dtype = hidden.dtype
+        return grouped_mm_experts_forward(self, hidden, experts, weights)
 
 
 class OneByOne:
