@@ -17,7 +17,7 @@ from rho_eos.engine.request import Detail, StepEvent
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.engine.scoring import Limits, Turn
 from rho_eos.models.loading import Checkpoint, load_model, open_checkpoint
-from rho_eos.models.placement import choose_device, place
+from rho_eos.models.placement import choose_device, place, settled
 from rho_eos.rollouts.arrays import Rollouts, collect
 from rho_eos.text.ask import Ask, LogitsProcessor, Request
 from rho_eos.text.ask import Params as GivenParams
@@ -62,6 +62,7 @@ class LLM:
         logger.info("%s: %s", self.config.model, self.placement.sentence)
         self.preparer = Preparer(self.checkpoint, self.config)
         self.model = load_model(self.checkpoint, self.placement)
+        self.placement = settled(self.config, self.checkpoint, self.placement)
         self.tokenizer = self.checkpoint.tokenizer
         self.special = self.checkpoint.special
         self.context_length = self.checkpoint.context_length
@@ -69,14 +70,14 @@ class LLM:
             self.model,
             self.special,
             self.config.logits_megabytes,
-            self.config.max_cache_megabytes,
+            self.placement.cache_megabytes,
         )
         self.engine = Engine(
             self.runner,
             self.special,
             self.preparer.encoder.decode,
             self.config.max_rows,
-            self.config.max_positions,
+            self.placement.positions,
         )
         self._ids = itertools.count()
 

@@ -158,7 +158,8 @@ class PretendGPU(TorchDispatchMode):
         packet = func.overloadpacket
         leaves = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         ours = any(isinstance(x, OnGPU) for x in leaves)
-        if not ours and not self._is_here(kwargs.get("device")):
+        places = [kwargs.get("device"), *(x for x in args if isinstance(x, torch.device))]
+        if not ours and not any(map(self._is_here, places)):
             return func(*args, **kwargs)
         if str(packet) == "torch_attn._varlen_attn":
             return self._varlen(*args)
@@ -173,6 +174,8 @@ class PretendGPU(TorchDispatchMode):
             self.ledger.waits[str(packet), self._line()] += 1
         if packet is aten.scaled_dot_product_attention:
             self._check_attention(args)
+        if packet is aten._int_mm:
+            _check_product_of_bytes(*args)
         result = self._run(func, args, kwargs)
         if packet not in FREE and not _nothing_to_do(packet, args, result):
             self._note(str(packet), *cost_of(packet, args, kwargs, result))
@@ -311,6 +314,13 @@ def _seen(held: torch.Tensor, ends: Any, used: Any, table: Any) -> Iterator[torc
         yield torch.cat([held[page] for page in pages[:needed]])[:count]
 
 
+def _check_product_of_bytes(left: torch.Tensor, right: torch.Tensor) -> None:
+    """What `_int_mm` asks on CUDA; a right side in rows is taken, and several times slower."""
+    assert left.shape[0] > 16, "self.size(0) needs to be greater than 16"
+    assert left.shape[1] % 8 == 0 and right.shape[1] % 8 == 0, "multiples of 8"
+    assert left.is_contiguous() and right.stride() == (1, right.shape[0])
+
+
 def _picks_by_flags(packet: Any, args: Any) -> bool:
     """Indexing with booleans: how many are true decides the shape."""
     return packet in TAKES_HOST_INDICES and any(
@@ -380,11 +390,11 @@ def on_gpu(model: torch.nn.Module) -> Any:
     """The model itself, its weights moved to the pretended device."""
     for module in model.modules():
         for name, value in list(module._parameters.items()):
-            if value is not None:
+            if value is not None and not isinstance(value, OnGPU):
                 moved = torch.nn.Parameter(OnGPU(value.detach()), requires_grad=False)
                 module._parameters[name] = moved
         for name, value in list(module._buffers.items()):
-            if value is not None:
+            if value is not None and not isinstance(value, OnGPU):
                 module._buffers[name] = OnGPU(value)
     return model
 

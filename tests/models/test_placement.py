@@ -14,7 +14,7 @@ from rho_eos.evals.runs.provenance import model_identity
 from rho_eos.llm import LLM
 from rho_eos.models import widening
 from rho_eos.models.loading import open_checkpoint
-from rho_eos.models.placement import describe, place, stored_dtype, ways_to_compute
+from rho_eos.models.placement import describe, place, settled, stored_dtype, ways_to_compute
 from tests.checkpoints import write_checkpoint
 from tests.evals.command import Command
 
@@ -67,7 +67,27 @@ def test_on_a_cpu_without_16_bit_arithmetic(
     ways: list[tuple[torch.dtype, torch.dtype]],
 ) -> None:
     can(monkeypatch, "avx2")
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
     assert ways_to_compute(asked, device, stored) == ways
+
+
+@pytest.mark.parametrize(
+    ("capability", "asked", "computes"),
+    [
+        ((7, 5), "auto", F16),
+        ((7, 0), "auto", F16),
+        ((7, 5), "bfloat16", BF16),
+        ((8, 0), "auto", BF16),
+    ],
+)
+def test_a_gpu_that_emulates_bfloat16_computes_in_float16_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], asked: str, computes: torch.dtype
+) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
+    assert ways_to_compute(asked, CUDA, BF16) == [(computes, computes)]
+    free(monkeypatch, 64 * GB)
+    found = describe(EngineConfig(dtype=asked), EightBillion(), CUDA).identity()
+    assert found["dtype"] == found["compute_dtype"] == str(computes).removeprefix("torch.")
 
 
 @pytest.mark.parametrize("has", ["avx512_bf16", "bf16"])  # the latter is what ARM calls it
@@ -119,6 +139,7 @@ class EightBillion:
 
     class config:  # noqa: N801
         vocab_size, hidden_size, intermediate_size = 126_464, 4096, 12_288
+        num_experts = None
         tie_word_embeddings = False
 
 
@@ -142,10 +163,53 @@ def test_eight_billion_parameters_on_machines_of_several_sizes(
         chosen(8)
     assert str(refused.value) == (
         "tiny needs 17.1 GB of memory on cpu as asked, but 8.0 GB are free; "
-        "these would fit: --quantization int4 (7.3 GB)"
+        "these would fit: --quantization int4 (7.1 GB)"
     )
     with pytest.raises(UserError, match="nothing that is offered here would fit"):
         chosen(4)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "needed", "most"),
+    [("none", 16.6, 22.4), ("int8", 9.8, 15.6), ("int4", 6.6, 12.4)],
+)
+def test_what_is_counted_is_what_is_taken(
+    monkeypatch: pytest.MonkeyPatch, quantization: str, needed: float, most: float
+) -> None:
+    """The largest batch and all kept keys and values are counted, and fitted into what is free."""
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
+
+    def placed(gigabytes: float | None) -> Any:
+        free(monkeypatch, None if gigabytes is None else int(gigabytes * GB))
+        return describe(EngineConfig(quantization=quantization), EightBillion(), CUDA)
+
+    wide, tight, unknown = placed(64), placed(needed + 2), placed(None)
+    assert wide.needed / GB == pytest.approx(needed, abs=0.05)
+    assert wide.most / GB == pytest.approx(most, abs=0.06)
+    assert (wide.positions, wide.cache_megabytes) == (16_384, 4096)
+    assert (unknown.positions, unknown.cache_megabytes) == (16_384, 4096)
+    assert 4096 < tight.positions < 16_384 and 0 < tight.cache_megabytes < 4096
+    beyond = (tight.positions - 4096) * 6 * 2 * (4096 + 6144) + tight.cache_megabytes * 2**20
+    assert tight.needed + beyond <= tight.free
+    least = placed(needed)
+    assert least.positions < 4300 and least.cache_megabytes < 64
+
+
+def test_a_loaded_model_shares_what_is_free_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
+    monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
+    free(monkeypatch, 64 * GB)
+    config, model = EngineConfig(), EightBillion()
+    placement = place(config, model, CUDA)
+    free(monkeypatch, 2 * GB)  # others came in meanwhile
+    tight = settled(config, model, placement)
+    assert 4096 < tight.positions < 8192 and 500 < tight.cache_megabytes < 2048
+    free(monkeypatch, 0)
+    assert settled(config, model, placement).cache_megabytes == 0
+    free(monkeypatch, 64 * GB)
+    on_cpu = place(config, model, CPU)
+    free(monkeypatch, 2 * GB)  # what is mapped from a file counts as free, and as taken
+    assert settled(config, model, on_cpu) == on_cpu
 
 
 def test_where_nobody_can_say_how_much_is_free_it_is_tried(
@@ -186,4 +250,4 @@ def test_quantisation_is_part_of_what_answers(byte_checkpoint: Path) -> None:
     )
     assert plain["weights"] == small["weights"] and plain != small
     assert (small["dtype"], small["compute_dtype"]) == ("float32", "float32")
-    assert small["quantization"] == "int4"
+    assert small["quantization"].startswith("int4")

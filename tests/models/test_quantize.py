@@ -18,7 +18,7 @@ from rho_eos.models import quantize
 from rho_eos.models.families.llada2_moe import LLaDA2MoEConfig
 from rho_eos.models.families.sdar import SDARConfig
 from rho_eos.models.layers.llada import LLaDAForMaskedLM
-from rho_eos.models.quantize import Int4Linear, Int8Linear, check_available
+from rho_eos.models.quantize import Int8Linear, check_available
 from tests.conftest import DATA
 from tests.models.parity import (
     FAMILY,
@@ -121,7 +121,7 @@ LARGEST_ERROR = {"int8": 0.02, "int4": 0.13}  # of the size of the output of a l
 LARGEST_ERROR_OF_LOGITS = {"int8": 0.08, "int4": 0.45}
 #: A position that is routed to another expert is off by more, and there are many in long rows.
 ROUTED_ELSEWHERE = 1.5
-KINDS = {"int8": Int8Linear, "int4": Int4Linear}
+KINDS = quantize.KINDS
 
 
 def error(kind: str, linear: nn.Linear, inputs: torch.Tensor) -> float:
@@ -157,7 +157,7 @@ def test_without_sums_in_32_bit_weights_have_7(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(quantize, "sums_exactly", lambda: False)
     assert Int8Linear(nn.Linear(64, 32), torch.float32).weight.abs().max() == 63
     assert quantize.exact_name("int8", torch.device("cpu")) == "int8, weights of 7 bit"
-    assert quantize.exact_name("int4", torch.device("cpu")) == "int4"
+    assert "weights of 7 bit" in quantize.exact_name("int4", torch.device("cpu"))
 
 
 # The random a2d-qwen2 has large biases, so that int4 is off by more than the others.
@@ -203,17 +203,7 @@ def test_only_the_layers_are_quantised_and_the_type_asked_for_is_kept(
     assert model.model.layers[0].self_attn.q_proj.weight.dtype == torch.int8
 
 
-@pytest.mark.parametrize(
-    ("device", "message"),
-    [
-        ("mps", "on mps takes only none"),
-        ("cuda", r"needs torchao: pip install 'rho-eos\[quant\]'"),
-    ],
-)
-def test_where_a_format_cannot_be_had_is_one_sentence(
-    device: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(quantize, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=message):
-        check_available("int8", torch.device(device))
-    check_available("none", torch.device(device))
+def test_where_a_format_cannot_be_had_is_one_sentence() -> None:
+    with pytest.raises(UserError, match="on mps takes only none"):
+        check_available("int8", torch.device("mps"))
+    check_available("none", torch.device("mps"))

@@ -46,6 +46,7 @@ def info(engine: EngineConfig, name: Model = None) -> int:
         f"{checkpoint.stored_bytes / 2**20:,.1f} MiB in {len(checkpoint.files)} file(s)"
         + (f", {missing} of them not fetched yet" if missing else ""),
         "would run on": placement.sentence,
+        "room for": placement.room,
     }
     for what, value in rows.items():
         print(f"{what:<15}{printable(value)}")

@@ -6,11 +6,13 @@ of float32, so it is computed in float32; but weights that were stored in 16 bit
 staying so in memory, and are widened a piece at a time (`models/widening.py`).
 
 How much memory is needed and how much is free is asked before loading: a machine that runs out of
-memory ends this process, or another, without a message.
+memory ends this process, or another, without a message. What a model needs is its weights and one
+forward over its whole context. What is free beyond that is shared by larger batches and by kept
+keys and values, up to what was allowed for either.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,11 @@ _NATIVE = {
     torch.float16: ("avx512_fp16", "amx_fp16", "fp16_arith"),
 }
 #: Bytes a weight of a layer takes, with the scales of its groups or its row.
-_QUANTIZED_BYTES = {"int8": 1.002, "int4": 0.5625}
+_QUANTIZED_BYTES = {"int8": 1.002, "int4": 0.534}
 #: What allocating thousands of experts one by one takes beyond their sum, as measured.
 _MANY_SMALL = 1.08
+#: The share of free memory that is given away: allocators leave holes, libraries want room to work.
+_TAKEN = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,10 @@ class Placement:
     quantization: str  # none, int8 or int4
     stored: torch.dtype
     needed: int  # bytes, by arithmetic
+    most: int  # the same with all positions and all keys and values that were allowed
     free: int | None  # bytes, before loading
+    positions: int  # that a forward may have
+    cache_megabytes: int  # that kept keys and values may take
 
     @property
     def fits(self) -> bool:
@@ -55,7 +62,10 @@ class Placement:
             **self.identity(),
             "weights_dtype": name_of(self.weights),
             "memory_needed": self.needed,
+            "memory_most": self.most,
             "memory_free": self.free,
+            "positions": self.positions,
+            "cache_megabytes": self.cache_megabytes,
         }
 
     def identity(self) -> dict[str, str]:
@@ -64,7 +74,7 @@ class Placement:
         Whether weights that were stored in 16 bit lie in memory so or widened does not: `dtype` is
         the precision that their values have either way.
         """
-        narrow = min(self.stored, self.weights, key=lambda dtype: dtype.itemsize)
+        narrow = min(self.weights, self.stored, key=lambda dtype: dtype.itemsize)
         return {
             "dtype": name_of(narrow),
             "compute_dtype": name_of(self.compute),
@@ -73,12 +83,20 @@ class Placement:
 
     @property
     def sentence(self) -> str:
-        """`cpu, bfloat16 computed in float32, int8; needs 9.6 GB, 19.8 GB are free`."""
+        """`cpu, bfloat16, int8; needs 9.8 GB, 15.6 GB with full batches and cache, 20.1 GB are
+        free`."""
         weights, compute = name_of(self.weights), name_of(self.compute)
         how = weights if weights == compute else f"{weights} computed in {compute}"
         quantized = "not quantised" if self.quantization == "none" else self.quantization
         free = "" if self.free is None else f", {gigabytes(self.free)} are free"
-        return f"{self.device}, {how}, {quantized}; needs {gigabytes(self.needed)}{free}"
+        most = f"{gigabytes(self.most)} with full batches and cache"
+        return f"{self.device}, {how}, {quantized}; needs {gigabytes(self.needed)}, {most}{free}"
+
+    @property
+    def room(self) -> str:
+        """What of memory is for batches, and what for the cache."""
+        cache = gigabytes(self.cache_megabytes * 2**20)
+        return f"{self.positions:,} positions at once, and {cache} of kept keys and values"
 
 
 def choose_device(name: str) -> torch.device:
@@ -110,11 +128,47 @@ def describe(config: EngineConfig, checkpoint: Any, device: torch.device) -> Pla
     free, stored = free_memory(device), stored_dtype(checkpoint)
     ways = []
     for types in ways_to_compute(config.dtype, device, stored):
-        needed = _needed(config, checkpoint, *types)
-        ways.append(Placement(device, *types, config.quantization, stored, needed, free))
+        held, forward, more = _needed(config, checkpoint, device, *types)
+        needed = held + forward
+        room = _room(config, checkpoint, None if free is None else free - needed, more)
+        how = (device, *types, config.quantization, stored)
+        ways.append(Placement(*how, needed, needed + sum(more), free, *room))
     if config.quantization != "none":  # to save memory, so what is left wide is not widened
         ways.reverse()
     return next((way for way in ways if way.fits), min(ways, key=lambda way: way.needed))
+
+
+def settled(config: EngineConfig, checkpoint: Any, placement: Placement) -> Placement:
+    """The same once the model is loaded: with room as what is free then has it.
+
+    On a CPU, where mapped weights still count as free, it stays as it was reckoned.
+    """
+    device = placement.device
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    free = free_memory(device)
+    if device.type == "cpu" or free is None:
+        return placement
+    types = (placement.weights, placement.compute)
+    _, forward, more = _needed(config, checkpoint, device, *types)
+    positions, cache = _room(config, checkpoint, free - forward, more)
+    return replace(placement, positions=positions, cache_megabytes=cache)
+
+
+def _room(
+    config: EngineConfig, checkpoint: Any, spare: int | None, more: tuple[int, int]
+) -> tuple[int, int]:
+    """Positions of a forward and megabytes of keys and values, as `spare` bytes have room for
+    `more` bytes of both."""
+    share = 1.0 if spare is None else min(1.0, max(0.0, _TAKEN * spare / max(1, sum(more))))
+    least = _least_positions(config, checkpoint)
+    positions = least + int(share * (config.max_positions - least))
+    return positions, int(share * config.max_cache_megabytes)
+
+
+def _least_positions(config: EngineConfig, checkpoint: Any) -> int:
+    """Those of one row that fills the context."""
+    return min(config.max_positions, int(checkpoint.context_length))
 
 
 def _too_large(config: EngineConfig, checkpoint: Any, tried: Placement) -> str:
@@ -152,23 +206,29 @@ def ways_to_compute(
     """The types of weights and of products to run as asked, the best first.
 
     A later way only needs less memory for the same result. `auto` computes as the weights are
-    stored, where the device can.
+    stored, where the device can; a GPU before Ampere, which emulates bfloat16, in float16.
     """
     if asked == "auto":
         wanted = torch.float32 if stored == torch.float64 else stored
+        if device.type != "cpu" and not is_native(wanted, device):
+            wanted = torch.float16
     else:
         wanted = getattr(torch, asked)
-    compute = wanted if _is_native(wanted, device) else torch.float32
+    if device.type != "cpu":
+        return [(wanted, wanted)]
+    compute = wanted if is_native(wanted, device) else torch.float32
     narrow = wanted if asked != "auto" and wanted.itemsize < 4 else stored
-    if device.type != "cpu" or narrow.itemsize >= compute.itemsize:
+    if narrow.itemsize >= compute.itemsize:
         return [(compute, compute)]
     if narrow != stored:  # asked to round the weights: they must be, also where all fits
         return [(narrow, compute)]
     return [(compute, compute), (narrow, compute)]
 
 
-def _is_native(dtype: torch.dtype, device: torch.device) -> bool:
+def is_native(dtype: torch.dtype, device: torch.device) -> bool:
     """Whether the device multiplies such numbers at their full speed."""
+    if device.type == "cuda" and dtype == torch.bfloat16 and torch.version.hip is None:
+        return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type != "cpu" or dtype not in _NATIVE:
         return True
     return any(torch.cpu.get_capabilities().get(name) for name in _NATIVE[dtype])
@@ -202,24 +262,36 @@ def _listed(path: str | Path, name: str) -> int:
 
 
 def _needed(
-    config: EngineConfig, checkpoint: Any, weights: torch.dtype, compute: torch.dtype
-) -> int:
-    """Bytes for the weights and the largest forward: arithmetic from the headers and the config.
+    config: EngineConfig,
+    checkpoint: Any,
+    device: torch.device,
+    weights: torch.dtype,
+    compute: torch.dtype,
+) -> tuple[int, int, tuple[int, int]]:
+    """Bytes of the weights, of a forward over the context, and of what may come to it: positions up
+    to the limit, kept keys and values. Arithmetic from the headers and the config.
 
-    Embedding and head are not quantised. Quantising needs one weight in float32 beside.
+    Embedding and head are not quantised. Quantising needs one weight in float32 beside; experts on
+    CUDA are widened for a product, the larger half of a layer's at a time.
     """
     shape, quantized = checkpoint.config, config.quantization != "none"
     ends = shape.vocab_size * shape.hidden_size * (1 if shape.tie_word_embeddings else 2)
     ends = min(ends, checkpoint.parameters)
     inner = int(getattr(shape, "intermediate_size", None) or 4 * shape.hidden_size)
     each = _QUANTIZED_BYTES.get(config.quantization, weights.itemsize)
-    if quantized and getattr(shape, "num_experts", None):
+    beside, experts = 4 * shape.hidden_size * inner, getattr(shape, "num_experts", None)
+    if quantized and experts and device.type == "cuda":
+        width = 2 * experts * shape.moe_intermediate_size * shape.hidden_size
+        beside = max(beside, width * (1 + compute.itemsize))
+    elif quantized and experts:
         each *= _MANY_SMALL
-    kept = int((checkpoint.parameters - ends) * each) + ends * weights.itemsize
-    beside = 4 * shape.hidden_size * inner if quantized else 0
-    positions = min(config.max_positions, checkpoint.context_length)
-    activations = positions * (6 * shape.hidden_size + 3 * inner) * compute.itemsize
-    return kept + beside + activations + config.logits_megabytes * 2**20
+    held = int((checkpoint.parameters - ends) * each) + ends * weights.itemsize
+    held += beside if quantized else 0
+    position = (6 * shape.hidden_size + 3 * inner) * compute.itemsize
+    least = _least_positions(config, checkpoint)
+    forward = least * position + config.logits_megabytes * 2**20
+    more = ((config.max_positions - least) * position, config.max_cache_megabytes * 2**20)
+    return held, forward, more
 
 
 def gigabytes(size: int) -> str:

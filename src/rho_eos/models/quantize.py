@@ -51,12 +51,15 @@ class QuantizedLinear(nn.Module):
         super().__init__()
         device = linear.weight.device if device is None else device
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        bias = None if linear.bias is None else linear.bias.to(device, compute, copy=True)
+        bias = (
+            None if linear.bias is None else linear.bias.to(device=device, dtype=compute, copy=True)
+        )
         self.register_buffer("bias", bias)
-        self.more_in = -self.in_features % self._multiple(self.in_features)
+        self.group = LARGE_GROUP if self.in_features >= LONG_ROW else SMALL_GROUP
+        self.more_in = -self.in_features % self._multiple
         self.more_out = -self.out_features % _MULTIPLE
         parts = (
-            self._quantised(_padded(part.to(device, torch.float32), self.more_in))
+            self._quantised(_padded(part.to(device=device, dtype=torch.float32), self.more_in))
             for part in linear.weight.split(_AT_A_TIME)
         )
         *weight, scale = (torch.cat(each) for each in zip(*parts, strict=True))
@@ -86,9 +89,10 @@ class QuantizedLinear(nn.Module):
         wide = self._bytes()[: self.out_features, : self.in_features]
         return wide * self.scale.to(dtype)[:, None]
 
-    def _multiple(self, width: int) -> int:
-        """Of the weight's rows."""
-        raise NotImplementedError
+    @property
+    def _multiple(self) -> int:
+        """What the length of a row is a multiple of; zeros fill it up."""
+        return _MULTIPLE
 
     def _quantised(self, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Some outputs' weights as they are kept, and last the scale of each output."""
@@ -109,9 +113,6 @@ class QuantizedLinear(nn.Module):
 
 class Int8Linear(QuantizedLinear):
     """Weights in int8."""
-
-    def _multiple(self, width: int) -> int:
-        return _MULTIPLE
 
     def _quantised(self, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
         scale = _largest(rows) / _most(rows.device)
@@ -144,8 +145,8 @@ class Int4Linear(QuantizedLinear):
     steps: torch.Tensor
     offsets: torch.Tensor
 
-    def _multiple(self, width: int) -> int:
-        self.group = LARGE_GROUP if width >= LONG_ROW else SMALL_GROUP
+    @property
+    def _multiple(self) -> int:
         return 2 * self.group
 
     def _quantised(self, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -154,16 +155,15 @@ class Int4Linear(QuantizedLinear):
         groups = (rows / scale[:, None]).unflatten(1, (-1, self.group))
         low, high = groups.amin(-1), groups.amax(-1)
         even = ((high - low) / 15).round_()
-        best = None
+        best: tuple[torch.Tensor, ...] = ()
         for more, aside in product((0, -1, 1), (0, -0.5, 0.5)):  # the best of what lies near
             step = (even + more).clamp_min_(1)
             offset = ((low + high) / 2 + (aside - 7.5) * step).round_()
-            codes, error = _to_codes(groups, step, offset, most)
-            if best is None:
-                best = [step, offset, codes, error]
-            better = error < best[-1]
-            for kept, found in zip(best, (step, offset, codes, error), strict=True):
+            tried = (step, offset, *_to_codes(groups, step, offset, most))
+            better = tried[-1] < best[-1] if best else None
+            for kept, found in zip(best, tried, strict=False):
                 kept.copy_(torch.where(_like(better, kept), found, kept))
+            best = best or tried
         step, offset, codes, _ = best
         first, second = codes.flatten(1).to(torch.uint8).chunk(2, 1)
         in_bytes = (each.to(torch.int32).to(torch.int8) for each in (step, offset))
@@ -216,8 +216,9 @@ def _to_codes(
     return codes, found.sub_(groups).square_().sum(-1).masked_fill_(too_large, torch.inf)
 
 
-def _like(chosen: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+def _like(chosen: Any, kept: torch.Tensor) -> torch.Tensor:
     """What was chosen for each group, for each of its weights where there are such."""
+    assert isinstance(chosen, torch.Tensor)
     return chosen if kept.ndim == chosen.ndim else chosen[..., None]
 
 

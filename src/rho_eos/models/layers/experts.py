@@ -74,7 +74,7 @@ class SeparateExperts(nn.ModuleList):
 
     def merged(self, quantise: Callable[[nn.Linear], QuantizedLinear]) -> "QuantizedExperts":
         """All experts as two quantised weights."""
-        gates = [part for each in self for part in (each.gate_proj, each.up_proj)]  # type: ignore[union-attr]
+        gates = [part for each in self for part in (each.gate_proj, each.up_proj)]
         downs = [each.down_proj for each in self]
         return QuantizedExperts(len(self), *(quantise(_stacked(all_)) for all_ in (gates, downs)))
 
