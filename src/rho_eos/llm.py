@@ -182,7 +182,7 @@ class LLM:
         self, pairs: Sequence[Pair], how: ScoreParams, turn: Turn, top: int = 0
     ) -> Iterator[Score]:
         """Score token ids, each batch when `turn` lets it."""
-        limits = Limits(self.config.max_rows, self.config.max_positions, turn)
+        limits = Limits(self.config.max_rows, self.placement.positions, turn)
         return score_pairs(self.runner, pairs, how, limits, top)
 
     def infill(
