@@ -45,10 +45,10 @@ class Placement:
     quantization: str  # none, int8 or int4
     stored: torch.dtype
     needed: int  # bytes, by arithmetic
-    most: int  # the same with all positions and all keys and values that were allowed
     free: int | None  # bytes, before loading
-    positions: int  # that a forward may have
-    cache_megabytes: int  # that kept keys and values may take
+    most: int = 0  # as needed, and all positions and keys and values that were allowed
+    positions: int = 0  # that a forward may have
+    cache_megabytes: int = 0  # that kept keys and values may take
 
     @property
     def fits(self) -> bool:
@@ -89,8 +89,8 @@ class Placement:
         how = weights if weights == compute else f"{weights} computed in {compute}"
         quantized = "not quantised" if self.quantization == "none" else self.quantization
         free = "" if self.free is None else f", {gigabytes(self.free)} are free"
-        most = f"{gigabytes(self.most)} with full batches and cache"
-        return f"{self.device}, {how}, {quantized}; needs {gigabytes(self.needed)}, {most}{free}"
+        most = f", {gigabytes(self.most)} with full batches and cache" if self.most else ""
+        return f"{self.device}, {how}, {quantized}; needs {gigabytes(self.needed)}{most}{free}"
 
     @property
     def room(self) -> str:
@@ -132,7 +132,7 @@ def describe(config: EngineConfig, checkpoint: Any, device: torch.device) -> Pla
         needed = held + forward
         room = _room(config, checkpoint, None if free is None else free - needed, more)
         how = (device, *types, config.quantization, stored)
-        ways.append(Placement(*how, needed, needed + sum(more), free, *room))
+        ways.append(Placement(*how, needed, free, needed + sum(more), *room))
     if config.quantization != "none":  # to save memory, so what is left wide is not widened
         ways.reverse()
     return next((way for way in ways if way.fits), min(ways, key=lambda way: way.needed))

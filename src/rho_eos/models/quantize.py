@@ -19,7 +19,7 @@ use is the quantised model and one weight.
 from collections.abc import Callable
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -241,6 +241,13 @@ def _most(device: torch.device) -> int:
 KINDS = {"int8": Int8Linear, "int4": Int4Linear}
 
 
+@runtime_checkable
+class Mergeable(Protocol):
+    """Experts that lie one by one, and can be made one weight."""
+
+    def merged(self, quantise: Callable[[nn.Linear], QuantizedLinear]) -> nn.Module: ...
+
+
 def check_available(kind: str, device: torch.device) -> None:
     """Say, before anything is loaded, where a format cannot be had."""
     if kind == "none":
@@ -278,13 +285,15 @@ def quantize(
     `prepare` gets the number of each layer just before that is quantised.
     """
 
-    def replace(module: nn.Module) -> None:
+    def quantised(linear: nn.Linear) -> QuantizedLinear:
+        return KINDS[kind](linear, weights, device)
+
+    def replace(module: Any) -> None:
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
-                setattr(module, name, KINDS[kind](child, weights, device))
-            elif device.type == "cuda" and hasattr(child, "merged"):  # experts
-                make = lambda each: KINDS[kind](each, weights, device)  # noqa: E731
-                setattr(module, name, child.merged(make))
+                setattr(module, name, quantised(child))
+            elif device.type == "cuda" and isinstance(child, Mergeable):  # experts
+                setattr(module, name, child.merged(quantised))
             else:
                 replace(child)
 
