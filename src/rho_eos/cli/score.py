@@ -34,7 +34,7 @@ def score(
 
     [bold]Examples[/bold]
 
-      rho-eos score "Mia has 8 plums. 1) buys 6. How many are there now?" "14" "13"
+      rho-eos score "Is the sky blue? Answer yes or no." yes no --model GSAI-ML/LLaDA-8B-Instruct
 
       rho-eos score "A text for itself" --raw --method pseudo
 

@@ -13,7 +13,10 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from functools import partial
+from typing import Any, TypeVar
 
 from rho_eos.engine.engine import Engine
 from rho_eos.engine.errors import EngineError, QueueFullError, UnavailableError
@@ -21,6 +24,7 @@ from rho_eos.engine.generation import Generation
 from rho_eos.engine.request import Detail, Handle, StepEvent
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class AsyncEngine:
@@ -33,6 +37,7 @@ class AsyncEngine:
         self._open: dict[Handle, tuple[Generation, int]] = {}  # not done yet; the loop's own
         self._news: list[Handle] = []  # with which something was filed in this step; the worker's
         self.when_dead: Callable[[], None] = lambda: None  # called in the loop
+        self._asides: set[Future[Any]] = set()  # what is to be done between steps
         self._accepting = False
         self._thread: threading.Thread | None = None
         self._idle = asyncio.Event()
@@ -89,6 +94,24 @@ class AsyncEngine:
         self._idle.clear()
         return generation
 
+    def between_steps(self, work: Callable[[], T]) -> "Future[T]":
+        """Have the worker do something else with the model between two steps; from any thread."""
+        if not self.alive:
+            raise UnavailableError("the engine's worker is not running")
+        future: Future[T] = Future()
+        self._asides.add(future)
+
+        def run() -> None:
+            with suppress(InvalidStateError):  # it was given up meanwhile
+                try:
+                    future.set_result(self._engine.between_steps(work))
+                except Exception as error:
+                    future.set_exception(error)
+
+        future.add_done_callback(self._asides.discard)
+        self._commands.put(run)
+        return future
+
     def withdraw(self, generation: Generation) -> None:
         """Cancel what is left of it; that leaves the engine before the next forward."""
         for handle in [each for each, (owner, _) in self._open.items() if owner is generation]:
@@ -134,6 +157,9 @@ class AsyncEngine:
         self._deliver([(handle, [], UnavailableError(reason)) for handle in handles])
         for handle in handles:
             self._commands.put(partial(self._engine.cancel, handle))
+        for aside in list(self._asides):
+            with suppress(InvalidStateError):  # it has just been done
+                aside.set_exception(UnavailableError(reason))
 
     def _die(self) -> None:
         self._fail_everything("the engine's worker died")

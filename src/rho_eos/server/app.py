@@ -23,6 +23,7 @@ from rho_eos.server.middleware import DOCS, BodyLimit, HostCheck, KeyCheck, Requ
 from rho_eos.server.playground import playground_facts
 from rho_eos.server.protocol import AnyRequest, request_models
 from rho_eos.server.responses import CHAT, COMPLETION, Shape, text_events, whole_answer
+from rho_eos.server.scores import Scorer
 from rho_eos.server.service import Service
 from rho_eos.server.stream import EventStream, unless_disconnected
 
@@ -79,6 +80,7 @@ def create_app(service: Service) -> FastAPI:
 def _add_generation(app: FastAPI, service: Service) -> None:
     chat_request, completion_request = request_models()
     detokenize = service.llm.engine.detokenize
+    scorer = Scorer(service)
     watcher = Watcher(detokenize, service.llm.special.ends)
 
     async def answer(shape: Shape, body: AnyRequest, request: Request) -> Response:
@@ -102,7 +104,10 @@ def _add_generation(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/completions")
     async def completions(body: completion_request, request: Request) -> Response:  # type: ignore[valid-type]
-        """Text behind a prompt, which is taken as it is."""
+        """Text behind a prompt, which is taken as it is; with echo the scores of its tokens."""
+        if body.echo:  # type: ignore[attr-defined]
+            found = await unless_disconnected(request.receive, scorer.answer(body))
+            return Response(status_code=499) if found is None else JSONResponse(found)
         return await answer(COMPLETION, body, request)
 
 

@@ -189,6 +189,15 @@ class Completion(_Common):
         "It may be left out where there is a template",
     )
     suffix: str | None = Field(None, description="the text behind what is to be generated")
+    echo: bool | None = Field(
+        False, description="with logprobs and max_tokens: 0, score the prompt and generate nothing"
+    )
+    score_method: Literal["bound", "chain", "pseudo"] | None = Field(
+        "chain", description="with echo: which log-probabilities, see docs/scores.md"
+    )
+    score_draws: int | None = Field(
+        None, description="with echo and score_method bound: masks that are drawn", ge=1, le=4096
+    )
     logprobs: int | None = Field(
         None,
         description="the log-probability of each token when it was committed, "

@@ -57,8 +57,10 @@ class Service:
         """Check what a body asks for and put it in flight, or say why not."""
         id = f"{kind}-{uuid.uuid4().hex}"
         try:
+            if getattr(body, "echo", False):
+                raise bad_request("echo is not supported where text is generated", "echo")
             asks = body.asks(id)
-            self._check(body.model, asks)
+            self.check(body.model, asks)
             # Tokenising takes its time with a long prompt, so it is kept off the event loop.
             requests = await asyncio.to_thread(self._prepare, asks)
             generation = Generation(
@@ -74,7 +76,7 @@ class Service:
             logger.info("prompts: %r", [ask.prompt for ask in asks])
         return generation
 
-    def _check(self, model: str | None, asks: list[Ask]) -> None:
+    def check(self, model: str | None, asks: list[Ask]) -> None:
         """Refuse what is for another model, and what is more than this server gives.
 
         Tokenising a megabyte takes a second and a hundred megabytes, so a text that cannot fit,
