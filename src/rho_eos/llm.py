@@ -3,6 +3,7 @@
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 from rho_eos.base.errors import UserError
@@ -18,6 +19,7 @@ from rho_eos.engine.runner import ModelRunner
 from rho_eos.engine.scoring import Limits, Turn
 from rho_eos.models.loading import Checkpoint, load_model, open_checkpoint
 from rho_eos.models.placement import choose_device, place, settled
+from rho_eos.models.update import Exchange, Updates, Weights, exchange
 from rho_eos.rollouts.arrays import Rollouts, collect
 from rho_eos.text.ask import Ask, LogitsProcessor, Request
 from rho_eos.text.ask import Params as GivenParams
@@ -79,6 +81,7 @@ class LLM:
             self.config.max_rows,
             self.placement.positions,
         )
+        self.updates = Updates(self.model, self.checkpoint, self.placement)
         self._ids = itertools.count()
 
     def warm_up(self) -> None:
@@ -283,6 +286,29 @@ class LLM:
         asked = {"suffix": suffix, "template": template, "schema": schema, "raw": raw}
         [request] = self._prepared([self._ask(prompt, params, keywords, **asked)])
         yield from self.engine.follow(self.engine.submit(request, Detail.STEPS))
+
+    def update_weights(self, weights: Weights) -> int:
+        """Replace weights of the model, all that are given or none; docs/rollouts.md has examples.
+
+        Requests that run meanwhile are finished on the old weights, those that wait begin on the
+        new ones, and `Output.weights_version` says which an output came from.
+
+        Args:
+            weights: Named tensors (a state dict, or pairs of a name and a tensor) under our names
+                or those of the model's published code; a safetensors file; or a folder with a
+                checkpoint or an adapter. What is not named stays; with an adapter all weights
+                become those of the checkpoint with this adapter merged in.
+
+        Returns:
+            The version of the new weights: how often they have been replaced by now.
+        """
+        pairs = self.updates.staged(weights)
+        return self.engine.changed(self.engine.change(partial(self.replace_weights, pairs)))
+
+    def replace_weights(self, pairs: list[Exchange]) -> None:
+        """What `update_weights` has the engine do when nothing runs."""
+        exchange(pairs)
+        self.runner.forget_weights()
 
     def _asks(
         self,

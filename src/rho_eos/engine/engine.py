@@ -19,7 +19,9 @@ import threading
 import time
 import traceback
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
 from itertools import chain
 from typing import Protocol, TypeVar
 
@@ -57,6 +59,9 @@ class Runner(Protocol):
         """The row has left, for whatever reason: what the device holds for it can go."""
 
 
+Change = Callable[[], None]
+
+
 class Engine:
     def __init__(
         self,
@@ -75,6 +80,8 @@ class Engine:
         self._rows: dict[Handle, Row] = {}
         self._turn = threading.RLock()
         self._short_of_memory = False  # said once
+        self.weights_version = 0  # how often a change was made
+        self._changes: deque[tuple[Change, Future[int]]] = deque()
 
     def submit(self, request: Request, detail: Detail = Detail.OUTPUT) -> Handle:
         """Queue a request; it runs from the next step in which there is room for it."""
@@ -108,7 +115,9 @@ class Engine:
     def step(self) -> None:
         """One forward for everyone who fits; a finished row leaves at once."""
         with self._turn:
-            batch = self.scheduler.next_batch()
+            if not self.scheduler.running:
+                self._make_changes()
+            batch = self.scheduler.next_batch(admits=not self._changes)
             self._note_start(batch)
             for row, prediction in self._predict(batch):
                 self._advance(row, prediction)
@@ -151,9 +160,42 @@ class Engine:
         with self._turn:
             return work()
 
+    def change(self, change: Change) -> Future[int]:
+        """Have the model changed as soon as nothing runs.
+
+        Requests that run are finished first, and those that wait begin when it is done. So every
+        output comes from one model, and says from which one.
+
+        Returns:
+            What will be the new `weights_version`, or the error that the change raised.
+        """
+        promised: Future[int] = Future()
+        with self._turn:
+            self._changes.append((change, promised))
+        return promised
+
+    def changed(self, promised: Future[int]) -> int:
+        """Decode until a change is made."""
+        while not promised.done():
+            self._step_unless(promised.done)
+        return promised.result()
+
+    def _make_changes(self) -> None:
+        while self._changes:
+            change, promised = self._changes.popleft()
+            try:
+                change()
+            except BaseException as error:
+                promised.set_exception(error)
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                self.weights_version += 1
+                promised.set_result(self.weights_version)
+
     @property
     def has_work(self) -> bool:
-        return len(self.scheduler) > 0
+        return len(self.scheduler) > 0 or bool(self._changes)
 
     def _step_unless(self, there: Callable[[], object]) -> None:
         """A step, unless another thread has meanwhile brought what is waited for."""
@@ -268,6 +310,7 @@ class Engine:
         for row in batch:
             if row.spent.started is None:
                 row.spent.started = now
+                row.weights_version = self.weights_version
 
     def _text_so_far(self, row: Row) -> tuple[str, bool]:
         """The committed prefix as text, cut at the first stop string, and whether there was one."""
@@ -327,6 +370,7 @@ class Engine:
             trace=row.trace,
             logprobs=logprobs,
             error=error,
+            weights_version=row.weights_version,
             gaps=[self.detokenize(tokens) for tokens in canvas.gap_tokens]
             if row.handle.request.texts
             else [],

@@ -41,6 +41,7 @@ class Row:
     post_steps: int = 0  # steps in which the open block had no MASK any more
     held_since: int = 0  # how many of the last steps were such, one after the other
     idle: bool = False  # whether the last forward predicted nothing
+    weights_version: int = 0  # of the engine when it began
     waited: int = 0  # steps that it was held back, so that others could refresh
     asking: str = ""  # whose code runs, for the sentence that says what failed
     _forward: Forward | None = None  # the next one, once it was planned

@@ -112,6 +112,12 @@ class ModelRunner:
             for copy in range(row.copies):
                 self.stores.release((row, copy))
 
+    def forget_weights(self) -> None:
+        """The weights are others: nothing that was computed with the old ones is used again. (The
+        reordered copy of the head looks for itself whether its weight has changed.)"""
+        if self.stores is not None:
+            self.stores.prefixes.shrink(0)
+
     def _make_room(self, rows: Sequence[Row]) -> None:
         """A cached row that finds no room, for itself or its guidance, goes on without a cache."""
         for row in rows:

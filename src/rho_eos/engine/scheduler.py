@@ -25,8 +25,9 @@ class Scheduler:
     def add(self, row: Row) -> None:
         self.waiting.append(row)
 
-    def next_batch(self) -> list[Row]:
-        """The rows of the next forward: at least one if there is any work at all."""
+    def next_batch(self, admits: bool = True) -> list[Row]:
+        """The rows of the next forward: at least one if there is any work at all. Where nobody is
+        admitted, those that wait go on waiting."""
         batch: list[Row] = []
         positions = 0
         refreshes = max(1, len(self.running) // 4)
@@ -41,7 +42,7 @@ class Scheduler:
             row.waited = 0
             batch.append(row)
             positions += row.cost
-        while self.waiting and len(self.running) < self.max_rows:
+        while admits and self.waiting and len(self.running) < self.max_rows:
             if batch and positions + self.waiting[0].cost > self.max_positions:
                 break
             row = self.waiting.popleft()
