@@ -22,7 +22,7 @@ from rho_eos.models.hub import CONFIGS
 from rho_eos.models.loading import Checkpoint, load_model
 from rho_eos.models.names import Part, WeightNames
 from rho_eos.models.placement import Placement
-from rho_eos.models.quantize import ON_CPU, QUANTIZED
+from rho_eos.models.quantize import QuantizedLinear
 from rho_eos.models.weights import tensors_of, weight_files
 
 NamedTensors = Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]]
@@ -49,8 +49,6 @@ class Updates:
     @torch.no_grad()
     def staged(self, weights: Weights) -> list[Exchange]:
         """What is to be exchanged. Raises `UserError` where anything does not fit."""
-        if self._placement.quantization != "none" and self._placement.device.type == "cuda":
-            raise UserError("weights that were quantised on a GPU cannot be updated yet")
         if isinstance(weights, str | Path):
             folder = Path(weights).expanduser()
             if (folder / CONFIGS["adapter"]).exists():
@@ -69,7 +67,7 @@ class Updates:
                     raise UserError(f"{given} is given twice, or under two names")
                 seen.add(where)
                 path, _, leaf = part.name.rpartition(".")
-                if isinstance(self._model.get_submodule(path), QUANTIZED):
+                if isinstance(self._module(path), QuantizedLinear):
                     modules.setdefault(path, {})[leaf] = piece
                 else:
                     old = tensors[part.name][part.index]
@@ -101,19 +99,26 @@ class Updates:
         pieces = tensor.detach().split([len(each) for each in ours])
         yield from zip(parts, pieces, strict=True)
 
+    def _module(self, path: str) -> nn.Module:
+        try:
+            return self._model.get_submodule(path)
+        except AttributeError:
+            raise UserError(
+                f"{path} cannot be updated: experts that were quantised on a GPU are one weight"
+            ) from None
+
     def _quantized(self, path: str, own: dict[str, torch.Tensor]) -> list[Exchange]:
         """A layer quantised anew. Its bias is not quantised, and may come alone."""
-        module: Any = self._model.get_submodule(path)
+        module: Any = self._module(path)
         if "weight" not in own:
             return [(module.bias, own["bias"].to(module.bias))]
         bias = own.get("bias", module.bias)
         with torch.device("meta"):
             linear = nn.Linear(module.in_features, module.out_features, bias=bias is not None)
-        linear.weight = nn.Parameter(own["weight"].to(module.weight.device), requires_grad=False)
+        linear.weight = nn.Parameter(own["weight"], requires_grad=False)
         if bias is not None:
-            linear.bias = nn.Parameter(bias.to(module.weight.device), requires_grad=False)
-        kind = next(kind for kind, made in ON_CPU.items() if type(module) is made)
-        new = ON_CPU[kind](linear, self._placement.weights).state_dict()
+            linear.bias = nn.Parameter(bias, requires_grad=False)
+        new = type(module)(linear, self._placement.weights, module.weight.device).state_dict()
         return [(old, new[name]) for name, old in module.state_dict(keep_vars=True).items()]
 
     def _with_adapter(self, folder: str) -> list[Exchange]:
