@@ -4,9 +4,9 @@ Covered, by the backends `bubblewrap` and `namespaces`:
 
 - no network: no interface but an unconfigured loopback, no way to the machine's own sockets, and
   no families of sockets but local and internet ones;
-- no file but the interpreter's own (standard library, installed packages, system libraries),
-  read-only, and an empty work folder that lives in memory, is limited in size and number of files,
-  and is gone afterwards;
+- no file but what the interpreter needs (itself, the standard library, installed packages, system
+  libraries, and nothing else of the folder that it is installed in), read-only, and an empty work
+  folder that lives in memory, is limited in size and number of files, and is gone afterwards;
 - nothing of this process: not its environment, open files, memory, source, keys, or the power to
   signal it;
 - limits on CPU time, memory and files per process, on the number of processes, the size of the
@@ -15,8 +15,9 @@ Covered, by the backends `bubblewrap` and `namespaces`:
 - where a control group can be made (`groups.py`), a limit on the memory of all processes and the
   work folder together;
 - a filter on system calls, `inside/seccomp.py`: no keys, bpf, perf events, io_uring, userfaultfd,
-  namespaces, mounts, tracing or memory of other processes, and none of the memory that no limit
-  counts, which is System V shared memory, message queues, memfd and extended attributes;
+  namespaces, mounts, tracing or memory of other processes, none of the memory that no limit counts
+  (System V shared memory, message queues, memfd, extended attributes), no asynchronous input and
+  output, and neither locks on files nor watching them; the host is called "sandbox";
 - a verdict that does not depend on what the code can reach. The tests run in a process of their
   own (`inside/judge.py`), in an empty folder, with a home where no file can be, and with a fixed
   list of modules. They call functions of the code by name, and what comes back is read as plain

@@ -12,13 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rho_sandbox.inside.isolate import INNER_ID, WORK_FOLDER
+from rho_sandbox.inside.isolate import HOST_NAME, INNER_ID, WORK_FOLDER
 
 with suppress(ImportError):  # not used here: Python keeps it in compiled form, for every run
     from rho_sandbox.inside import supervisor as _supervisor  # noqa: F401
 
 INSIDE = Path(__file__).with_name("inside")
 SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/nix/store", "/etc/ld.so.cache")
+MANY_LIBRARIES = 40
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
@@ -52,11 +53,33 @@ def package_folders() -> list[str]:
     return sorted(path for path in paths if Path(path).is_dir())
 
 
+def interpreter() -> str:
+    """The program itself. Not the one of a virtual environment, which may be a copy elsewhere."""
+    return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+
+
+@cache
+def interpreter_paths() -> set[str]:
+    """What Python needs to start, and no more of the folder that it is installed in."""
+    base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
+    places = {sysconfig.get_path(name, vars=base) for name in ("stdlib", "platstdlib")}
+    libraries = {
+        file
+        for name in ("lib", "lib64")
+        for file in Path(sys.base_exec_prefix, name).glob("*.so*")
+        if not any(Path(file).is_relative_to(system) for system in SYSTEM_LIBRARIES)
+    }
+    if len(libraries) > MANY_LIBRARIES:  # conda's, which keeps those of all its packages there
+        libraries = {file.parent for file in libraries}
+    # A library may be asked for by the name of a link to it.
+    found = {*places, *map(str, libraries)}
+    return {interpreter(), *found, *map(os.path.realpath, found)}
+
+
 @cache
 def readable_paths() -> list[str]:
     """The interpreter's own files; no path lies inside another."""
-    wanted = {os.path.realpath(sys.base_prefix), os.path.realpath(sys.base_exec_prefix)}
-    wanted |= {
+    wanted = interpreter_paths() | {
         path for path in SYSTEM_LIBRARIES if Path(path).exists() and not Path(path).is_symlink()
     }
     wanted |= {*package_folders(), str(INSIDE)}
@@ -106,9 +129,7 @@ def environment(setup: Setup, folder: str) -> dict[str, str]:
 
 def command(setup: Setup, control: int, folder_bytes: int) -> list[str]:
     """The command line that starts the child with its control socket."""
-    # Not the one of a virtual environment, which is elsewhere and may be a copy.
-    python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-    child = [python, "-S", "-s", "-B", "-X", "utf8", str(INSIDE / "start.py"), str(control)]
+    child = [interpreter(), "-S", "-s", "-B", "-X", "utf8", str(INSIDE / "start.py"), str(control)]
     if setup.backend is not Backend.BUBBLEWRAP:
         return child
     return [*bubblewrap(setup, folder_bytes), "--", *child]
@@ -117,6 +138,7 @@ def command(setup: Setup, control: int, folder_bytes: int) -> list[str]:
 def bubblewrap(setup: Setup, folder_bytes: int) -> list[str]:
     words = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--as-pid-1"]
     words += [f"--unshare-{kind}" for kind in ("ipc", "pid", "net", "uts", "cgroup-try")]
+    words += ["--hostname", HOST_NAME]
     words += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"]  # which the child drops in turn
     if setup.user_namespace:
         words += ["--unshare-user", "--uid", str(INNER_ID), "--gid", str(INNER_ID)]

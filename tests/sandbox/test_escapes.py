@@ -4,9 +4,11 @@ Each hostile program prints `ESCAPED` only after it has done its harm. Harm that
 is looked for from outside too. Afterwards the next sample must be graded as if nothing had been.
 """
 
+import ast
 import os
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +89,32 @@ def test_no_file_of_the_system_can_be_read(backend: Backend, path: str) -> None:
         f"import os\npath = {path!r}\n"
         "print(os.listdir(path) if os.path.isdir(path) else open(path).read())\nprint('ESCAPED')",
     )
+
+
+def test_the_machines_name_is_not_told(backend: Backend) -> None:
+    code = "import os, socket\nprint(os.uname().nodename, socket.gethostname())"
+    assert attack(backend, code).stdout == "sandbox sandbox\n"
+
+
+def test_of_the_folder_that_python_lies_in_only_python_can_be_read(backend: Backend) -> None:
+    """Not its programs, headers and manuals, nor what else was installed there."""
+    prefix = Path(sys.base_prefix)
+    own = os.path.realpath(sys._base_executable)  # type: ignore[attr-defined]
+    found = attack(
+        backend,
+        f"""
+import os
+for folder in ("bin", "share", "include", "etc", "conda-meta", "pkgs", "src", "var", ""):
+    path = os.path.join({str(prefix)!r}, folder)
+    try:
+        names = os.listdir(path)
+    except OSError:
+        continue
+    print([name for name in names if os.path.join(path, name) != {own!r}])
+""",
+    )
+    left = {name for line in found.stdout.splitlines() for name in ast.literal_eval(line)}
+    assert left <= {"bin", "lib", "lib64"}, left
 
 
 def test_nothing_can_be_written_outside_the_work_folder(backend: Backend, tmp_path: Path) -> None:

@@ -116,6 +116,28 @@ for flag in (0x10000000, 0x10000000 | 0x20000):
 if libc.syscall({seccomp.CLONE3[0]}, None, 0) == 0 or ctypes.get_errno() != {errno.ENOSYS}:
     print("ESCAPED by clone3")
 """,
+    "asynchronous input and output, whose number the machine limits": f"""
+context = ctypes.c_ulong(0)
+if libc.syscall({CALLS["io_setup"]}, 65536, ctypes.byref(context)) == 0:
+    print("ESCAPED")
+""",
+    "locks on files that can be read": """
+import fcntl
+with open(os.__file__) as host:
+    for lock in (fcntl.flock, fcntl.lockf):
+        must_fail(lambda: lock(host, fcntl.LOCK_SH | fcntl.LOCK_NB), "by a lock")
+    must_fail(lambda: fcntl.fcntl(host, fcntl.F_SETLEASE, fcntl.F_RDLCK), "by a lease")
+    must_fail(lambda: fcntl.fcntl(host, 37, bytes(32)), "by another lock")
+    fcntl.fcntl(host, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+""",
+    "watching who uses files": """
+import fcntl
+for start in (libc.inotify_init, lambda: libc.inotify_init1(0)):
+    if start() >= 0:
+        print("ESCAPED")
+folder = os.open(os.path.dirname(os.__file__), os.O_RDONLY)
+must_fail(lambda: fcntl.fcntl(folder, fcntl.F_NOTIFY, 1), "by dnotify")
+""",
     "limits of other processes": """
 import resource
 for pid in range(1, 20):
@@ -206,7 +228,12 @@ def test_the_filter_is_well_formed_for_every_architecture(machine: str) -> None:
     assert len(table) == sum(row[1 + column] is not None for row in seccomp.NUMBERS)
     for number in range(470):
         verdict = interpret(machine, number, first_argument=1)
-        if number in table or number == seccomp.PRLIMIT64[column]:
+        if number == seccomp.FCNTL[column]:
+            for command in range(1100):
+                refused = command in (6, 7, 37, 38, 1024, 1026)
+                found = interpret(machine, number, 1, second_argument=command)
+                assert found == (seccomp.FAIL | errno.EPERM if refused else seccomp.ALLOW)
+        elif number in table or number == seccomp.PRLIMIT64[column]:
             assert verdict == seccomp.FAIL | errno.EPERM, number
         elif number == seccomp.CLONE3[column]:
             assert verdict == seccomp.FAIL | errno.ENOSYS
@@ -221,13 +248,18 @@ def test_the_filter_is_well_formed_for_every_architecture(machine: str) -> None:
 
 
 def interpret(
-    machine: str, number: int, first_argument: int, architecture: int | None = None
+    machine: str,
+    number: int,
+    first_argument: int,
+    architecture: int | None = None,
+    second_argument: int = 0,
 ) -> int:
     """The value that the filter returns for a call."""
     data = {
         seccomp.AT_NUMBER: number,
         seccomp.AT_ARCHITECTURE: architecture or seccomp.AUDIT_ARCH[machine],
         seccomp.AT_FIRST_ARGUMENT: first_argument,
+        seccomp.AT_SECOND_ARGUMENT: second_argument,
     }
     lines, position, loaded = seccomp.program(machine), 0, 0
     while True:

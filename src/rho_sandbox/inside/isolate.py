@@ -14,6 +14,7 @@ import os
 from collections.abc import Sequence
 
 INNER_ID = 1000  # the user and group id that confined code sees inside a user namespace
+HOST_NAME = "sandbox"
 WORK_FOLDER = "/sandbox"  # not /tmp: the interpreter may be installed below that
 FOLDER_INODES = 4096
 STAGING = "/sys"  # mountpoint of the new root: every Linux has it, and no interpreter lives in it
@@ -65,6 +66,8 @@ def enter_namespaces(*, user_namespace: bool) -> None:
     uid, gid = os.geteuid(), os.getegid()
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
     call("unshare", flags | (CLONE_NEWUSER if user_namespace else 0))
+    call("sethostname", HOST_NAME.encode(), ctypes.c_size_t(len(HOST_NAME)))
+    call("setdomainname", HOST_NAME.encode(), ctypes.c_size_t(len(HOST_NAME)))
     if user_namespace:
         write("/proc/self/setgroups", "deny")
         write("/proc/self/uid_map", f"{INNER_ID} {uid} 1")

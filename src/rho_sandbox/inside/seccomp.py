@@ -88,6 +88,19 @@ NUMBERS: tuple[tuple[str, int | None, int | None], ...] = (
     ("lsetxattr", 189, 6),
     ("fsetxattr", 190, 7),
     ("setxattrat", 463, 463),
+    # What is counted for the machine, or done to files that the code may only read: asynchronous
+    # input and output, locks, and watching who uses them.
+    ("io_setup", 206, 0),
+    ("io_destroy", 207, 1),
+    ("io_submit", 209, 2),
+    ("io_cancel", 210, 3),
+    ("io_getevents", 208, 4),
+    ("io_pgetevents", 333, 292),
+    ("inotify_init", 253, None),
+    ("inotify_init1", 294, 26),
+    ("inotify_add_watch", 254, 27),
+    ("inotify_rm_watch", 255, 28),
+    ("flock", 73, 32),
     # The machine as a whole. The kernel wants privileges for these, which the code has not.
     ("kexec_load", 246, 104),
     ("kexec_file_load", 320, 294),
@@ -114,13 +127,17 @@ NUMBERS: tuple[tuple[str, int | None, int | None], ...] = (
 CLONE, CLONE3 = (56, 220), (435, 435)
 SOCKET, SOCKETPAIR = (41, 198), (53, 199)
 PRLIMIT64 = (302, 261)
+FCNTL = (72, 25)
+#: F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY: locks and watches, too.
+FCNTL_COMMANDS = (6, 7, 37, 38, 1024, 1026)
 
 CLONE_FLAGS = 0x7E02_0000  # all CLONE_NEW*; CLONE_NEWTIME is for `unshare` and `clone3` only
 FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6: the namespaces have nothing for them to reach
 
 EPERM, ENOSYS, EAFNOSUPPORT = 1, 38, 97
 LOAD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-AT_NUMBER, AT_ARCHITECTURE, AT_FIRST_ARGUMENT = 0, 4, 16  # the low half: both are little-endian
+AT_NUMBER, AT_ARCHITECTURE = 0, 4
+AT_FIRST_ARGUMENT, AT_SECOND_ARGUMENT = 16, 24  # the low half: both are little-endian
 ALLOW, KILL_PROCESS, FAIL = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 
@@ -144,11 +161,11 @@ def program(machine: str) -> list[Instruction]:
             lines += [(JUMP_EQUAL, 0, 1, number), (RETURN, 0, 0, FAIL | EPERM)]
     # Its flags are in memory, where a filter cannot look: libc falls back to `clone`.
     lines += [(JUMP_EQUAL, 0, 1, CLONE3[column]), (RETURN, 0, 0, FAIL | ENOSYS)]
-    lines += on_first_argument(
+    lines += on_argument(
         CLONE[column], [(JUMP_ANY_BIT, 0, 1, CLONE_FLAGS), (RETURN, 0, 0, FAIL | EPERM)]
     )
     for number in (SOCKET[column], SOCKETPAIR[column]):
-        lines += on_first_argument(
+        lines += on_argument(
             number,
             [
                 *((JUMP_EQUAL, len(FAMILIES) - i, 0, family) for i, family in enumerate(FAMILIES)),
@@ -156,16 +173,22 @@ def program(machine: str) -> list[Instruction]:
             ],
         )
     # Limits of this process only: those of its neighbours decide whether they live.
-    lines += on_first_argument(
-        PRLIMIT64[column], [(JUMP_EQUAL, 1, 0, 0), (RETURN, 0, 0, FAIL | EPERM)]
+    lines += on_argument(PRLIMIT64[column], [(JUMP_EQUAL, 1, 0, 0), (RETURN, 0, 0, FAIL | EPERM)])
+    refused = [(JUMP_EQUAL, 0, 1, each) for each in FCNTL_COMMANDS]
+    lines += on_argument(
+        FCNTL[column],
+        [line for each in refused for line in (each, (RETURN, 0, 0, FAIL | EPERM))],
+        AT_SECOND_ARGUMENT,
     )
     return [*lines, (RETURN, 0, 0, ALLOW)]
 
 
-def on_first_argument(number: int, check: Sequence[Instruction]) -> Iterator[Instruction]:
-    """For one call: load its first argument, check it, and allow the call if nothing refused it."""
+def on_argument(
+    number: int, check: Sequence[Instruction], which: int = AT_FIRST_ARGUMENT
+) -> Iterator[Instruction]:
+    """For one call: load an argument, check it, and allow the call if nothing refused it."""
     yield (JUMP_EQUAL, 0, len(check) + 2, number)
-    yield (LOAD, 0, 0, AT_FIRST_ARGUMENT)
+    yield (LOAD, 0, 0, which)
     yield from check
     yield (RETURN, 0, 0, ALLOW)
 
