@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,7 +29,11 @@ PACKAGE = Path(rho_eos.__file__).parent
 MOST_FILES = 40
 MOST_WRAPPERS = 5
 PROMPT = "Mia has 8 plums. 1) buys 6. 2) eats 5. How many are there now?"
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +96,7 @@ def test_a_plain_generate_passes_few_files_and_checks_its_parameters_once(
     [
         {},
         {"template": "a ___ b ___"},
-        {"schema": SCHEMA},
+        {"constraint": {"schema": SCHEMA}},
         {"defaults": {"temperature": 1.0, "preset": "sym"}},
     ],
     ids=str,
@@ -172,35 +177,41 @@ def checked(text: str) -> None:
 
 def test_answers_in_json_from_python(llm: LLM) -> None:
     messages = [{"role": "user", "content": PROMPT}]
-    [event] = [event for event in llm.stream(PROMPT, schema=SCHEMA) if event.output]
+    [event] = [event for event in llm.stream(PROMPT, constraint={"schema": SCHEMA}) if event.output]
     assert event.output is not None
     for output in (
-        *llm.generate(PROMPT, schema=SCHEMA, n=2, temperature=1.0),
-        llm.chat(messages, schema=SCHEMA),
+        *llm.generate(PROMPT, constraint={"schema": SCHEMA}, n=2, temperature=1.0),
+        llm.chat(messages, constraint={"schema": SCHEMA}),
         event.output,
     ):
         checked(output.text)
     for more in ({"stop": "x"}, {"template": "___"}):
         with pytest.raises(UserError, match=f"{next(iter(more))} does not go with"):
-            llm.generate(PROMPT, schema=SCHEMA, **more)  # type: ignore[arg-type]
+            llm.generate(PROMPT, constraint={"schema": SCHEMA}, **more)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="'minimum' is not supported"):
-        llm.generate(PROMPT, schema={**SCHEMA, "minimum": 3})
+        llm.generate(PROMPT, constraint={"schema": {**SCHEMA, "minimum": 3}})
 
 
 def test_answers_in_json_from_the_command_line_and_from_files(run: Run, tmp_path: Path) -> None:
     schema, source, results = (tmp_path / name for name in ("schema.json", "in.jsonl", "out.jsonl"))
     schema.write_text(json.dumps(SCHEMA))
-    checked(run("generate", "Who?", "--schema", schema).out)
-    lines = [{"id": "a", "prompt": "Who?", "schema": SCHEMA}, {"id": "b", "prompt": "Who?"}]
+    checked(run("generate", "Who?", "--json-schema", schema).out)
+    assert run("generate", "Who?", "--choice", "yes", "--choice", "no").out in ("yes\n", "no\n")
+    assert re.fullmatch("a+\n", run("generate", "Who?", "--regex", "a+").out)
+    assert run("generate", "Who?", "--regex", "a+", "--choice", "yes").code == 2
+    lines = [
+        {"id": "a", "prompt": "Who?", "constraint": {"schema": SCHEMA}},
+        {"id": "b", "prompt": "Who?"},
+    ]
     write_lines(source, lines)
     again = ("generate", "-i", source, "-o", results, "--max-new-tokens", "64")
     assert run(*again).code == 0
     found = by_id(results)
     checked(found["a"]["text"])
     assert found["b"]["text"] != found["a"]["text"]
-    write_lines(source, [{**lines[0], "schema": {**SCHEMA, "title": "other"}}])
+    write_lines(source, [{**lines[0], "constraint": {"schema": {**SCHEMA, "title": "other"}}}])
     refused = run(*again)
     assert refused.code == 2 and "another prompt" in refused.err
     schema.write_text("{")
-    refused = run("generate", "Who?", "--schema", schema)
+    refused = run("generate", "Who?", "--json-schema", schema)
     assert refused.code == 2 and "is not JSON" in refused.err

@@ -84,9 +84,6 @@ class LLM:
         self.updates = Updates(self.model, self.checkpoint, self.placement)
         self._ids = itertools.count()
 
-    def __repr__(self) -> str:
-        return f"<LLM {self.config.model}: {self.placement.sentence}>"
-
     def warm_up(self) -> None:
         """Decode one small request, so that the first real one does not wait for one-time work."""
         length = {"initial_length": 8, "max_new_tokens": 8}
@@ -103,7 +100,7 @@ class LLM:
         raw: bool = False,
         suffix: Given | None = None,
         template: Given | None = None,
-        schema: Mapping[str, Any] | None = None,
+        constraint: Mapping[str, Any] | None = None,
         processors: Sequence[LogitsProcessor] = (),
         **keywords: Any,
     ) -> list[Output]:
@@ -119,15 +116,21 @@ class LLM:
             raw: Take texts as they are, without the chat template.
             suffix: What stands behind the answers. The prompts are then the texts before them.
             template: A text with gaps, see `fill`. With one a prompt may be None.
-            schema: A flat JSON schema (strings, numbers, booleans, enums). The answers are JSON
-                objects that are valid for it.
+            constraint: The form of the answers: `{"regex": …}`, `{"choices": […]}` or
+                `{"schema": …}`, a JSON schema. Every answer is of this form.
             processors: Functions that change the logits before anything is read from them.
             keywords: Further decoding parameters, which beat `params`: `max_new_tokens=32`.
 
         Returns:
             The outputs in the order of the prompts, `n` of each.
         """
-        asked = {"suffix": suffix, "template": template, "schema": schema, "n": n, "raw": raw}
+        asked = {
+            "suffix": suffix,
+            "template": template,
+            "constraint": constraint,
+            "n": n,
+            "raw": raw,
+        }
         asks = self._asks(prompts, params, keywords, processors=processors, **asked)
         return self.run(self._prepared(asks))
 
@@ -248,7 +251,7 @@ class LLM:
         messages: Sequence[Message],
         params: Params = None,
         *,
-        schema: Mapping[str, Any] | None = None,
+        constraint: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> Output:
         """The assistant's next turn in a conversation.
@@ -256,10 +259,10 @@ class LLM:
         Args:
             messages: The conversation so far, each message with a `role` and a `content`.
             params: Decoding parameters.
-            schema: A flat JSON schema that the answer is to be valid for, see `generate`.
+            constraint: The form of the answer, see `generate`.
             keywords: Further decoding parameters, which beat `params`.
         """
-        return self._one({"messages": messages}, params, keywords, schema=schema)
+        return self._one({"messages": messages}, params, keywords, constraint=constraint)
 
     def stream(
         self,
@@ -269,7 +272,7 @@ class LLM:
         raw: bool = False,
         suffix: Given | None = None,
         template: Given | None = None,
-        schema: Mapping[str, Any] | None = None,
+        constraint: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> Iterator[StepEvent]:
         """Decode one prompt step by step. Leaving the loop early cancels the request.
@@ -280,13 +283,13 @@ class LLM:
             raw: Take a text as it is, without the chat template.
             suffix: What stands behind the answer.
             template: A text with gaps, see `fill`.
-            schema: A flat JSON schema, see `generate`.
+            constraint: The form of the answer, see `generate`.
             keywords: Further decoding parameters, which beat `params`.
 
         Yields:
             One event for each denoising step. The last one holds the output.
         """
-        asked = {"suffix": suffix, "template": template, "schema": schema, "raw": raw}
+        asked = {"suffix": suffix, "template": template, "constraint": constraint, "raw": raw}
         [request] = self._prepared([self._ask(prompt, params, keywords, **asked)])
         yield from self.engine.follow(self.engine.submit(request, Detail.STEPS))
 

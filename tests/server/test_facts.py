@@ -9,9 +9,8 @@ from rho_eos.embedded.scope import EXAMPLE, NOTE
 from rho_eos.models.known import EMBEDDED
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.playground import playground_facts
-from rho_eos.server.run import listen, open_to_all
+from rho_eos.server.run import listen
 from rho_eos.server.service import Service
-from rho_eos.text.ask import Ask
 from rho_problems import TASKS, held_out
 from tests.scripted import says
 from tests.server.clients import Web
@@ -71,24 +70,6 @@ def test_refused_requests_are_counted_and_foreign_prompts_remarked_on() -> None:
         server.service.llm.config.model = "tiny"  # what the server goes by
         assert server.chat("Count to three.").json()["note"] == NOTE
         assert "note" not in server.chat(EXAMPLE).json()
-
-
-def test_a_chat_model_that_is_given_a_bare_prompt_says_how_to_ask(llm: LLM) -> None:
-    asks = {"bare": Ask("Once"), "gap": Ask("a", suffix="b"), "ids": Ask([70, 71])}
-    service = Service(llm, ServerConfig())
-    notes = {name for name, ask in asks.items() if service._note([ask])}
-    has_template = bool(llm.tokenizer.chat_template)
-    assert notes == ({"bare"} if has_template else set())
-
-
-@pytest.mark.parametrize(
-    ("host", "keys", "warned"),
-    [("0.0.0.0", (), True), ("127.0.0.1", (), False), ("0.0.0.0", ("k",), False)],
-)
-def test_a_server_that_everybody_reaches_warns_without_a_key(
-    host: str, keys: tuple[str, ...], warned: bool
-) -> None:
-    assert open_to_all(ServerConfig(host=host, api_key=keys)) is warned
 
 
 @pytest.mark.parametrize("model", EMBEDDED)

@@ -1,26 +1,18 @@
-"""Answers in JSON: whatever a model writes, the answer parses and is valid for its schema.
+"""Answers of a form over HTTP: for OpenAI's client, for vLLM's fields, and as calls of tools.
 
-The oracle is `jsonschema`, and for OpenAI's client pydantic.
+The oracles are `jsonschema` and, for OpenAI's client, pydantic.
 """
 
 import json
-import random
 from enum import Enum
 from typing import Any, Literal
 
-import httpx
 import jsonschema
-import numpy as np
 import openai
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from rho_eos import LLM
-from rho_eos.decoding.canvas import Canvas, Positions
-from rho_eos.text.json_schema import Property
-from tests.server.clients import Web, deltas, error_of
+from tests.server.clients import Web, deltas, error_of, events, text_of
 from tests.server.conftest import MODEL
 
 MESSAGES: list[Any] = [{"role": "user", "content": "Who is it?"}]
@@ -28,200 +20,133 @@ MESSAGES: list[Any] = [{"role": "user", "content": "Who is it?"}]
 
 class Mood(Enum):
     good = "very good"
-    bad = "very bad"
     none = "so-so"
 
 
-class Person(BaseModel):
-    name: str
-    age: int
-    height: float
-    alive: bool
+class Item(BaseModel):
+    what: str = Field(max_length=12)
+    price: float = Field(ge=0, le=99.5)
+
+
+class Invoice(BaseModel):
+    number: int = Field(gt=0)
+    paid: bool
     mood: Mood
     side: Literal["left", "right"]
+    items: list[Item] = Field(min_length=1, max_length=2)
+    note: str | None = Field(max_length=8)
 
 
 def asked(schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
 
 
-def flat(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def checked(text: str, schema: dict[str, Any]) -> Any:
-    def refuse(name: str) -> None:
-        raise AssertionError(f"{name} is not JSON")
-
-    value = json.loads(text, parse_constant=refuse)
-    jsonschema.Draft202012Validator(schema).validate(value)
-    assert list(value) == list(schema["properties"])
-    return value
-
-
-def chat(web: Web, schema: dict[str, Any], **fields: Any) -> httpx.Response:
-    return web.chat(**{"messages": MESSAGES, "response_format": asked(schema), **fields})
-
-
-def test_parse_gives_an_object_of_the_class_and_a_stream_the_same(
+def test_parse_gives_a_nested_object_of_the_class_and_a_stream_the_same(
     client: openai.OpenAI, web: Web
 ) -> None:
-    answer = client.chat.completions.parse(model=MODEL, messages=MESSAGES, response_format=Person)
+    answer = client.chat.completions.parse(model=MODEL, messages=MESSAGES, response_format=Invoice)
     message = answer.choices[0].message
-    assert isinstance(message.parsed, Person)
+    assert isinstance(message.parsed, Invoice)
     assert answer.choices[0].finish_reason == "stop"
-    assert message.content is not None
-    assert list(json.loads(message.content)) == list(Person.model_fields)
     said = [*MESSAGES, message.model_dump(mode="json"), *MESSAGES]  # and it can be sent back
     assert web.chat(messages=said, max_tokens=8).status_code == 200
-    schema = Person.model_json_schema()
-    [text] = deltas(chat(web, schema, stream=True))
-    assert checked(text, schema) == json.loads(message.content)
+    schema = Invoice.model_json_schema()
+    told = web.chat(messages=MESSAGES, response_format=asked(schema), stream=True)
+    assert "".join(deltas(told)) == message.content
 
 
-# ── always valid ─────────────────────────────────────────────────────────────────────────────
+def test_any_object_and_the_fields_of_vllm(web: Web) -> None:
+    whole = web.chat(response_format={"type": "json_object"}, max_tokens=200)
+    assert isinstance(json.loads(text_of(whole)), dict)
+    schema = {"type": "array", "items": {"enum": [1, 2]}, "minItems": 2, "maxItems": 3}
+    for given in (schema, json.dumps(schema)):
+        text = text_of(web.complete(prompt="a", guided_json=given))
+        jsonschema.validate(json.loads(text), schema)
+    assert text_of(web.chat(guided_choice=["yes", "no"])) in ("yes", "no")
+    assert set(text_of(web.complete(prompt="a", guided_regex="[xy]{3}"))) <= {"x", "y"}
 
-WORDS = ["red", "blue", "bluer", "", "a b", 'say "hi"', "back\\slash", "line\nbreak", "naïve 你"]
-KINDS: list[Any] = [
-    lambda dice: {"type": "string"},
-    lambda dice: {"type": "integer"},
-    lambda dice: {"type": "number"},
-    lambda dice: {"type": "boolean"},
-    lambda dice: {"enum": dice.sample(WORDS, 4)},
-    lambda dice: {"enum": [1, 12, 123, -1, 1.5, True, None, "1"]},
-    lambda dice: {"const": dice.choice(WORDS)},
+
+# ── tools ────────────────────────────────────────────────────────────────────────────────────
+
+WEATHER = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Oslo", 'a "b"']}, "days": {"type": "integer", "minimum": 1}},
+    "required": ["city", "days"],
+}
+TOOLS: Any = [
+    {"type": "function", "function": {"name": "weather", "parameters": WEATHER}},
+    {"type": "function", "function": {"name": "now", "description": "the time"}},
 ]
-NAMES = [*WORDS, "___", "<|mdm_mask|>", "{x}", "name", "___{12}"]
-WAYS: list[dict[str, Any]] = [
-    {},
-    {"temperature": 3.0},
-    {"policy": "fixed"},
-    {"policy": "fixed", "initial_length": 3, "temperature": 3.0},
-    {"policy": "fixed", "initial_length": 5, "commit": "quota", "steps": 1, "temperature": 9.0},
-    {"policy": "cal", "evidence": "confidence", "max_tokens": 200},
-    {"cache": "window"},
-    {"cfg_scale": 1.0, "n": 2},
-]
+BY_NAME = {"type": "function", "function": {"name": "weather"}}
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_any_flat_schema_in_any_way(web: Web, way: dict[str, Any]) -> None:
-    dice = random.Random(str(way))
-    for seed in range(3):
-        names = dice.sample(NAMES, dice.randint(1, 4))
-        properties = {name: dice.choice(KINDS)(dice) for name in names}
-        schema = flat(**properties, last={"type": dice.choice(["number", "integer", "string"])})
-        answer = chat(web, schema, **({"seed": seed} | way))
-        assert answer.status_code == 200, answer.text
-        for choice in answer.json()["choices"]:
-            checked(choice["message"]["content"], schema)
+def test_a_call_of_a_tool_and_the_conversation_after_it(client: openai.OpenAI) -> None:
+    create: Any = client.chat.completions.create
+    first = create(model=MODEL, messages=MESSAGES, tools=TOOLS, tool_choice=BY_NAME).choices[0]
+    assert first.finish_reason == "tool_calls" and first.message.content is None
+    [call] = first.message.tool_calls
+    assert call.function.name == "weather"
+    jsonschema.validate(json.loads(call.function.arguments), WEATHER)
+    result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
+    said = [*MESSAGES, first.message.model_dump(), result]
+    again = create(model=MODEL, messages=said, tools=TOOLS, tool_choice="none", max_tokens=16)
+    assert not again.choices[0].message.tool_calls
 
 
-@given(st.text() | st.text(alphabet='0123456789-. "\\un\n'))
-def test_whatever_stands_in_a_gap(text: str) -> None:
-    for kind in ("string", "integer", "number"):
-        schema = flat(x={"type": kind})
-        checked(f'{{"x": {Property("x", kind).value(text)}}}', schema)
-    choice = Property("x", "choice", ("1", "12", '"a"', "null"))
-    assert choice.value(text) in choice.options
-
-
-# ── and what the model wants, where it may ───────────────────────────────────────────────────
-
-
-class Wants:
-    """A model that has made up its mind: these texts, one byte a token, in these gaps."""
-
-    def __init__(self, llm: LLM, *texts: str) -> None:
-        self.ids = [llm.tokenizer.encode(text, add_special_tokens=False) for text in texts]
-
-    def __call__(self, _id: str, canvas: Canvas, positions: Positions, logits: Any) -> Any:
-        assert canvas.gaps is not None
-        for gap, ids in enumerate(self.ids):
-            own = np.flatnonzero(canvas.gaps == gap)
-            for at, token in zip(own, ids, strict=False):
-                logits[np.flatnonzero(positions == at), token] += 1000
-        return logits
-
-
-def filled(llm: LLM, schema: dict[str, Any], *texts: str, **params: Any) -> Any:
-    wants, how = Wants(llm, *texts), {"policy": "fixed", **params}
-    [output] = llm.generate([MESSAGES], how, schema=schema, processors=[wants])
-    return checked(output.text, schema)
-
-
-def test_what_the_model_wants_is_what_it_gets(llm: LLM) -> None:
-    schema = flat(
-        name={"type": "string"},
-        age={"type": "integer"},
-        height={"type": "number"},
-        alive={"type": "boolean"},
-        mood={"enum": ["very good", "very bad", "so-so"]},
+def test_a_streamed_call_is_the_same(client: openai.OpenAI) -> None:
+    asked: Any = {"model": MODEL, "messages": MESSAGES, "tools": TOOLS, "tool_choice": "required"}
+    [whole] = client.chat.completions.create(**asked).choices[0].message.tool_calls
+    with client.chat.completions.stream(**asked) as stream:
+        final = stream.get_final_completion().choices[0]
+    [call] = final.message.tool_calls
+    assert (call.function.name, call.function.arguments) == (
+        whole.function.name,
+        whole.function.arguments,
     )
-    texts = (r'A\nn\"", "', " -12", " 1.5", " false", ' "very bad"')
-    value = filled(llm, schema, *texts)
-    wanted = {"name": 'A\nn"', "age": -12, "height": 1.5, "alive": False, "mood": "very bad"}
-    assert value == wanted
-    # Everything at once: what was not decided yet is anything, but valid.
-    filled(llm, schema, *texts, commit="quota", steps=1)
+    assert final.finish_reason == "tool_calls"
 
 
-def test_a_short_number_in_a_long_gap_and_one_that_is_none(llm: LLM) -> None:
-    schema = flat(a={"type": "integer"}, b={"type": "integer"}, c={"type": "number"})
-    assert filled(llm, schema, " 7  ", "7   ", "-1.5") == {"a": 7, "b": 7, "c": -1.5}
-    for odd in ("....", "abcd", "1.2.", "    ", "-.5-"):
-        filled(llm, schema, odd, odd, odd)
+def test_where_the_model_may_choose_it_says_something_or_calls(web: Web) -> None:
+    for seed in range(3):
+        ask = {"tools": TOOLS, "temperature": 2.0, "seed": seed, "max_tokens": 64}
+        [choice] = web.chat(**ask).json()["choices"]
+        message = choice["message"]
+        if message.get("tool_calls"):
+            assert message["content"] is None and choice["finish_reason"] == "tool_calls"
+        else:
+            assert not message["content"].startswith("{")
+            told = web.chat(**ask, stream=True)
+            assert "".join(deltas(told)) == message["content"]
+            assert events(told.text)[-1] == "[DONE]"
 
 
 # ── what is refused, and how ─────────────────────────────────────────────────────────────────
 
-TEXT = {"type": "string"}
-
-
-@pytest.mark.parametrize(
-    ("schema", "says"),
-    [
-        ({}, "type None"),
-        ({"type": "array", "items": TEXT}, "'items' is not supported"),
-        (flat(a={"type": "array", "items": TEXT}), "property 'a' has type 'array'"),
-        (flat(a={"anyOf": [TEXT, {"type": "null"}]}), "'anyOf' is not supported in property 'a'"),
-        (flat(a={"type": "integer", "minimum": 0}), "'minimum' is not supported in property 'a'"),
-        (flat(a={}), "neither a type nor an enum"),
-        (flat(a={"enum": ["x"], "type": "integer"}), "'x', which is no integer"),
-        (flat(a={"enum": ["x" * 300]}), "more than 200 characters"),
-        (flat(a={"$ref": "https://example.org/a"}), "not in the schema"),
-        (
-            flat(a={"$ref": "#/$defs/b"}) | {"$defs": {"b": {"$ref": "#/$defs/b"}}},
-            "refers to others without end",
-        ),
-        (flat(a=TEXT) | {"required": ["b"]}, "required names 'b'"),
-        (flat(**{f"p{i}": TEXT for i in range(101)}), "101 properties"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_what_cannot_be_promised_is_refused(web: Web, schema: dict[str, Any], says: str) -> None:
-    error = error_of(chat(web, schema))
-    assert says in error["message"] and error["param"] == "response_format"
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 
 
 @pytest.mark.parametrize(
     ("fields", "says", "param"),
     [
-        ({"response_format": {"type": "json_object"}}, "send a json_schema", "response_format"),
         ({"response_format": {"type": "json_schema"}}, "json_schema is missing", "response_format"),
-        ({"logprobs": True}, "logprobs does not go with", "logprobs"),
-        ({"max_tokens": 2}, "max_tokens is 2, but", "max_tokens"),
-        ({"policy": "rho-eos"}, "take one of", None),
+        ({"response_format": asked({"not": {}})}, "has type None", "response_format"),
+        ({"response_format": {"type": "structural_tag"}}, "structural_tag", None),
+        ({"guided_json": "{"}, "no JSON", "guided_json"),
+        ({"guided_regex": "a("}, "cannot be compiled", "guided_regex"),
+        ({"guided_grammar": "root ::= x"}, "guided_grammar", "guided_grammar"),
+        ({"guided_regex": "a", "guided_choice": ["a"]}, "an answer has one form", None),
+        ({"guided_choice": ["aaaaaa"], "max_tokens": 2}, "has 6 tokens", "max_tokens"),
+        ({"guided_regex": "a", "template": "___ b"}, "template does not go", "template"),
+        ({"tool_choice": "required"}, "goes with tools", "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": {**BY_NAME, "function": {"name": "x"}}}, "'x'", None),
+        ({"tools": TOOLS, "guided_regex": "a"}, "an answer has one form", None),
     ],
     ids=str,
 )
-def test_what_does_not_go_with_it(
+def test_what_cannot_be_promised(
     web: Web, fields: dict[str, Any], says: str, param: str | None
 ) -> None:
-    error = error_of(chat(web, flat(a=TEXT), **fields))
-    assert says in error["message"] and error["param"] == param
+    error = error_of(web.chat(**fields))
+    message = error["message"] + str(error["param"])
+    assert says in message or error["param"] == "response_format.type"
+    assert param is None or error["param"] == param

@@ -34,9 +34,13 @@ def generate(
     template_file: Path | None = typer.Option(
         None, help="The same, with the text in a file; the filled file is printed."
     ),
-    schema: Path | None = typer.Option(
-        None, help="Answer in JSON that is valid for the flat JSON schema in this file."
+    json_schema: Path | None = typer.Option(
+        None, help="Answer in JSON that is valid for the JSON schema in this file."
     ),
+    regex: str | None = typer.Option(
+        None, help="Answer with a text of this regular expression, as a whole."
+    ),
+    choice: list[str] = typer.Option([], help="Answer with one of these texts; give several."),
     n: int = typer.Option(1, "--n", "-n", help="Samples of each prompt; the i-th has seed + i."),
     commits: bool = typer.Option(
         False, "--commits", help="In JSON, also the step and probability of each token's commit."
@@ -46,8 +50,8 @@ def generate(
         "--input",
         "-i",
         help="Many prompts: JSON Lines, CSV or Parquet with prompt, messages or prompt_token_ids, "
-        "optionally id, n, suffix, suffix_token_ids, template, schema and any decoding parameter; "
-        "or a .txt file with a prompt on each line.",
+        "optionally id, n, suffix, suffix_token_ids, template, constraint and any decoding "
+        "parameter; or a .txt file with a prompt on each line.",
     ),
     output_file: Path | None = typer.Option(
         None, "--output", "-o", help="Where results go, line by line. Run again to continue."
@@ -72,6 +76,8 @@ def generate(
 
       rho-eos generate --template '{"name": "___", "age": ___{2}}' --model GSAI-ML/LLaDA-8B-Instruct
 
+      rho-eos generate "Is 7 prime?" --choice yes --choice no --model GSAI-ML/LLaDA-8B-Instruct
+
       rho-eos generate --template-file area.py --model GSAI-ML/LLaDA-8B-Instruct > filled.py
 
       rho-eos generate --input prompts.jsonl --output out.jsonl --preset sym
@@ -84,13 +90,15 @@ def generate(
         if template is not None:
             raise UserError("give either --template or --template-file, not both")
         template = _read(template_file, "UTF-8", bytes.decode)
+    constraint = _constraint(json_schema, regex, choice)
     if (input_file is None) != (output_file is None):
         raise UserError("--input and --output go together")
     if trace_file is not None:
         decode_options = {**decode_options, "trace": decode_options.get("trace") or True}
     if input_file is not None and output_file is not None:
-        if any(each is not None for each in (prompt, suffix, template, schema)):
-            raise UserError("a prompt, --suffix, --template or --schema does not go with --input")
+        if any(each is not None for each in (prompt, suffix, template, constraint)):
+            sentence = "a prompt, --suffix, --template or a form does not go with --input"
+            raise UserError(f"{sentence}; each line has its own")
         check_distinct({"--input": input_file, "--output": output_file, "--trace-file": trace_file})
         from rho_eos.evals.runs.provenance import model_hash
         from rho_eos.files.generate_job import GenerateJob
@@ -122,9 +130,8 @@ def generate(
     from rho_eos.files.generate_job import open_trace, trace_lines
     from rho_eos.text.ask import Ask
 
-    form = None if schema is None else _read(schema, "JSON", json.loads)
-    ask = Ask(prompt, decode_options, n=n, raw=raw, suffix=suffix, template=template, schema=form)
-    requests, loaded = prepared(engine, ask)
+    asked = {"suffix": suffix, "template": template, "constraint": constraint}
+    requests, loaded = prepared(engine, Ask(prompt, decode_options, n=n, raw=raw, **asked))
     with nullcontext() if trace_file is None else open_trace(trace_file, overwrite=True) as traces:
         outputs = loaded().run(requests)
         if traces is not None:
@@ -137,6 +144,17 @@ def generate(
             # A file that was filled ends as it did.
             print(text, end="" if template_file is not None and text.endswith("\n") else "\n")
     return 0
+
+
+def _constraint(json_schema: Path | None, regex: str | None, choice: list[str]) -> Any:
+    """The form that the answer is to have, if any."""
+    given: dict[str, Any] = {"regex": regex, "choices": choice or None}
+    if json_schema is not None:
+        given["schema"] = _read(json_schema, "JSON", json.loads)
+    forms = {name: each for name, each in given.items() if each is not None}
+    if len(forms) > 1:
+        raise UserError("give one of --json-schema, --regex and --choice")
+    return forms or None
 
 
 def _read(path: Path, kind: str, parse: Callable[[bytes], Any]) -> Any:

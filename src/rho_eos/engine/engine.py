@@ -39,7 +39,7 @@ from rho_eos.decoding.canvas import (
 )
 from rho_eos.decoding.edits import EditError
 from rho_eos.decoding.prediction import Prediction
-from rho_eos.engine.errors import NotFiniteError, RequestFailedError
+from rho_eos.engine.errors import EngineError, NotFiniteError, RequestFailedError
 from rho_eos.engine.memory import give_back, is_out_of_memory
 from rho_eos.engine.request import Detail, Detokenize, Handle, StepEvent
 from rho_eos.engine.row import Row
@@ -294,16 +294,16 @@ class Engine:
         failure = _failure(f"{what} failed", error, row)
         row.finish_reason = FinishReason.ERROR
         try:
-            output = self._retire(row, failure.told)
+            output = self._retire(row, str(failure))
         except Exception:  # what it had written cannot be told either
-            output = Output(row.id, "", FinishReason.ERROR, error=failure.told)
+            output = Output(row.id, "", FinishReason.ERROR, error=str(failure))
         row.handle.close(output, failure)
 
     def _refuse(self, handle: Handle, error: Exception) -> None:
         """End a request whose policy could not even be created."""
         request = handle.request
         failure = _failure(f"policy {request.params.policy} failed", error)
-        handle.close(Output(request.id, "", FinishReason.ERROR, error=failure.told), failure)
+        handle.close(Output(request.id, "", FinishReason.ERROR, error=str(failure)), failure)
 
     def _note_start(self, batch: list[Row]) -> None:
         now = time.perf_counter()
@@ -320,13 +320,10 @@ class Engine:
 
     def _decoded(self, row: Row) -> str:
         """What is final: the committed prefix, or a template up to its first open gap."""
-        texts, write = row.handle.request.texts, row.handle.request.write
-        canvas = row.final
+        texts, canvas = row.handle.request.texts, row.final
         if not texts:
             return self.detokenize(canvas.tokens)
         gaps = [self.detokenize(tokens) for tokens in canvas.gap_tokens]
-        if write is not None:
-            return "" if canvas.open_gap is not None else write(gaps)
         rest = texts[-1] if canvas.open_gap is None else ""
         return "".join(chain(*zip(texts[:-1], gaps, strict=False))) + rest
 
@@ -387,7 +384,7 @@ def _check_finite(prediction: Prediction) -> None:
         )
 
 
-def _failure(what: str, error: BaseException, row: Row | None = None) -> RequestFailedError:
+def _failure(what: str, error: BaseException, row: Row | None = None) -> EngineError:
     """The error of a request that failed. Its words name only the kind of the cause, since clients
     read them; code in this process finds the cause itself attached."""
     said = isinstance(error, EditError | NotFiniteError | TokenizerError)

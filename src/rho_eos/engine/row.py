@@ -11,6 +11,7 @@ from rho_eos.decoding.cache import BlockCache, Cache
 from rho_eos.decoding.canvas import Canvas, Positions, no_positions
 from rho_eos.decoding.commit import MOST_POST_STEPS, Commit, CommitRule
 from rho_eos.decoding.edits import Edit, EditError, Overwrite
+from rho_eos.decoding.form import Form
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.policy import Infills, Keeps, Policy, Step, Windowed
 from rho_eos.decoding.prediction import Needs, Prediction
@@ -33,6 +34,7 @@ class Row:
     policy: Policy = field(init=False)
     rule: CommitRule = field(init=False)
     cache: Cache | None = field(init=False)
+    form: Form | None = field(init=False)  # what its text has to be, if anything
     needs: Needs = field(init=False)
     text: TextDelta = field(init=False)
     spent: Cost = field(default_factory=Cost)
@@ -42,6 +44,7 @@ class Row:
     held_since: int = 0  # how many of the last steps were such, one after the other
     idle: bool = False  # whether the last forward predicted nothing
     weights_version: int = 0  # of the engine when it began
+    closing: bool = False  # its policy is done, but what it writes is not
     waited: int = 0  # steps that it was held back, so that others could refresh
     asking: str = ""  # whose code runs, for the sentence that says what failed
     _forward: Forward | None = None  # the next one, once it was planned
@@ -52,6 +55,8 @@ class Row:
         assert params.parts is not None
         policy, rule, cache = params.parts
         self.policy, self.rule = policy(params, special), rule(params, special)
+        automaton = self.handle.request.automaton
+        self.form = Form.of(automaton, params, policy) if automaton is not None else None
         # A policy that has to see everything in every step would only fill the memory.
         useful = cache is not None and (cache.for_blocks or issubclass(policy, Windowed))
         self.cache = cache(params, special) if cache is not None and useful else None
@@ -238,6 +243,8 @@ class Row:
         """How the length changes: the policy's answer, where it is asked."""
         if forward.only_keeps:
             return Step(commit=no_positions(), finished=False)
+        if self.closing:
+            return Step()
         if forward.sees_all:
             own = replace(prediction, probes=prediction.probes[: forward.of_policy])
             step = self.policy.step(self.canvas, own, proposed.positions)
@@ -291,10 +298,14 @@ class Row:
             moved = self._apply(taken, ()) if taken else None
             self.finish_reason = FinishReason.STOP if stays.ends.any() else FinishReason.LENGTH
             return (), moved
-        moved = self._apply(taken, step.edits) if taken or step.edits else None
+        longest = self.canvas.whole_blocks(self.params.max_new_tokens)
+        edits = step.edits
+        if self.form is not None and edits:
+            edits = self.form.kept(stays, edits, longest)
+        moved = self._apply(taken, edits) if taken or edits else None
         if self._has_ended(step):
             self._end()
-        return step.edits, moved
+        return edits, moved
 
     def _apply(self, taken: tuple[Edit, ...], edits: tuple[Edit, ...]) -> np.ndarray:
         """Edit the canvas, if the policy may; returns for each new cell the old position."""
@@ -315,7 +326,11 @@ class Row:
         more = canvas.whole_blocks(self.params.max_new_tokens) - self.params.max_new_tokens
         if steps > max(1, canvas.gap_count) * self.params.most_steps + more:
             raise EditError(f"policy {self.params.policy} does not come to an end")
-        return not len(canvas.masked) if step.finished is None else step.finished
+        full = not len(canvas.masked)
+        if self.form is not None and step.finished and not full:
+            self.closing = True  # half a text is of no form: the rule alone goes on
+            return False
+        return full if step.finished is None else step.finished
 
     def _end(self) -> None:
         """End the row, and say whether its text is complete. Before a suffix, and where the policy
@@ -324,6 +339,7 @@ class Row:
         full = not len(canvas.masked)
         reads_ends = isinstance(self.policy, Infills) and self.policy.reads_ends
         complete = (full and (len(canvas.suffix) > 0 or reads_ends)) or bool(canvas.ends.any())
+        complete = complete or (self.form is not None and self.form.accepts(canvas))
         self.finish_reason = FinishReason.STOP if complete else FinishReason.LENGTH
         if not complete and (len(canvas.suffix) > 0 or canvas.gaps is not None):
             self.canvas = replace(canvas, gave_up=True)

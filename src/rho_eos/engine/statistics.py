@@ -4,7 +4,7 @@ Token, its probability and P(EOS) for everybody; all else only for rows that ask
 the host in one transfer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.prediction import Needs, Prediction
 from rho_eos.decoding.sampling import choose, draws_for, joined, to_device
 from rho_eos.engine.batch import PackedBatch
+from rho_eos.engine.constrained import constrained
 from rho_eos.engine.forward import Asked
 from rho_eos.engine.row import Row
 
@@ -35,12 +36,11 @@ class Statistics:
         self.special = special
         self.device = device
         self.wanted = np.split(batch.positions, batch.starts[1:])
-        self.draws = joined(
-            [
-                draws_for(row.params, row.canvas.step, wanted, each.greedy)
-                for (row, each), wanted in zip(asked, self.wanted, strict=True)
-            ]
-        )
+        own_draws = [
+            draws_for(row.params, row.canvas.step, wanted, each.greedy)
+            for (row, each), wanted in zip(asked, self.wanted, strict=True)
+        ]
+        self.draws = joined(own_draws)
         least = np.array([row.first_end(each.canvas) for row, each in asked])
         self.forbidden = [
             (slice(start, start + len(wanted)), list(tokens))
@@ -48,6 +48,10 @@ class Statistics:
             if (tokens := row.forbidden(each.canvas))
         ]
         self.too_early = batch.positions < least[batch.owners]
+        self.forms = [
+            None if row.form is None else constrained(row, each, row.form, draws, device)
+            for (row, each), draws in zip(asked, own_draws, strict=True)
+        ]
         needs = [row.needs for row, _ in asked]
         self.asks_entropy = np.array([each.entropy for each in needs])[batch.owners]
         self.asks_margin = np.array([each.margin for each in needs])[batch.owners]
@@ -78,6 +82,10 @@ class Statistics:
     def read(self, part: slice, logits: torch.Tensor) -> None:
         """Reduce one chunk of logits, (chunk, vocabulary), which is used up by that."""
         logits = self._forbid(part, self._process(part, logits))
+        for number, inside, of_wanted in self._own(part):
+            form = self.forms[number]
+            if form is not None:
+                form.read(of_wanted, logits[inside])
         kept = self.kept[part]
         # What may not be chosen keeps its share of the softmax: it is hidden only for the choice.
         hidden_columns = self._hide(part, logits)
@@ -113,9 +121,13 @@ class Statistics:
     def predictions(self) -> list[Prediction]:
         """That of every canvas, in their order."""
         kept = np.split(self.kept.cpu().numpy(), self.batch.starts[1:])
-        return [
+        found = [
             self._prediction(row.needs, each, wanted, own)
             for (row, each), wanted, own in zip(self.asked, self.wanted, kept, strict=True)
+        ]
+        return [
+            free if form is None else form.prediction(free)
+            for free, form in zip(found, self.forms, strict=True)
         ]
 
     def _likeliest(self, logits: torch.Tensor) -> torch.Tensor:
@@ -143,15 +155,21 @@ class Statistics:
 
     def _process(self, part: slice, logits: torch.Tensor) -> torch.Tensor:
         """Let each request's own processors change its logits."""
-        for (row, each), start, wanted in zip(
-            self.asked, self.batch.starts, self.wanted, strict=True
-        ):
-            first, last = max(start, part.start), min(start + len(wanted), part.stop)
-            for processor in row.handle.request.processors if first < last else ():
-                inside = slice(first - part.start, last - part.start)
-                positions = wanted[first - start : last - start]
+        for number, inside, of_wanted in self._own(part):
+            row, each = self.asked[number]
+            for processor in row.handle.request.processors:
+                positions = self.wanted[number][of_wanted]
                 logits[inside] = processor(row.id, each.canvas, positions, logits[inside])
         return logits
+
+    def _own(self, part: slice) -> Iterator[tuple[int, slice, slice]]:
+        """Which canvases have positions in a chunk: their number, where these are in the chunk, and
+        which of those that are wanted of the canvas they are."""
+        for number, (start, wanted) in enumerate(zip(self.batch.starts, self.wanted, strict=True)):
+            first, last = max(start, part.start), min(start + len(wanted), part.stop)
+            if first < last:
+                inside = slice(first - part.start, last - part.start)
+                yield number, inside, slice(first - start, last - start)
 
     def _forbid(self, part: slice, logits: torch.Tensor) -> torch.Tensor:
         """What a policy forbids has no share of the softmax either."""

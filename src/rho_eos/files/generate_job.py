@@ -33,7 +33,7 @@ TAKES = {
     "suffix": (str, "a text; token ids go into suffix_token_ids"),
     "suffix_token_ids": (list, "a list of token ids; a text goes into suffix"),
     "template": (str | list, "a text or a list of token ids"),
-    "schema": (object, "a JSON schema"),
+    "constraint": (dict, "an object with one of regex, choices and schema"),
 }
 
 

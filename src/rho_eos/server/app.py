@@ -91,11 +91,11 @@ def _add_generation(app: FastAPI, service: Service) -> None:
             generation = await service.open(shape.id_prefix, body, Detail.TEXT)
             include_usage = bool(body.stream_options and body.stream_options.include_usage)
             events = text_events(shape, generation, include_usage, detokenize)
-            return EventStream(generation, events)
+            return EventStream(generation, body.streamed(events))
         with await service.open(shape.id_prefix, body, Detail.OUTPUT) as generation:
             if await unless_disconnected(request.receive, generation.finish()) is None:
                 return Response(status_code=499)  # for the log: nobody is there to read it
-        return JSONResponse(await whole_answer(shape, generation, detokenize))
+        return JSONResponse(body.answered(await whole_answer(shape, generation, detokenize)))
 
     @app.post("/v1/chat/completions")
     async def chat_completions(body: chat_request, request: Request) -> Response:  # type: ignore[valid-type]

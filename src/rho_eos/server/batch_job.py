@@ -131,4 +131,5 @@ class BatchJob(FileJob):
             raise bad_request("stream is not supported in a batch; leave it out", "stream")
         with await service.open(shape.id_prefix, request, Detail.OUTPUT) as generation:
             await generation.finish()
-        return await whole_answer(shape, generation, service.llm.engine.detokenize)
+        answer = await whole_answer(shape, generation, service.llm.engine.detokenize)
+        return request.answered(answer)

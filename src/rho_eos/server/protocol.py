@@ -5,14 +5,18 @@ parameter is declared, described and checked in one place. What this server cann
 refused, never ignored.
 """
 
+import json
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from rho_eos.server.config import MONTH
 from rho_eos.server.errors import bad_request
 from rho_eos.server.fields import Ids, Items, Strict, given_parameters, with_decoding_fields
+from rho_eos.server.tools import Call, Choice, Tool, Toolbox, answered, streamed
 from rho_eos.text.ask import Ask
 from rho_eos.text.prompts import Prompt, as_list
 
@@ -44,6 +48,11 @@ class _Common(Strict, ABC):
     template: str | Ids | None = Field(
         None, description="a text with gaps (___) to fill, as the answer or behind the prompt"
     )
+    guided_json: dict[str, Any] | str | None = Field(
+        None, description="a JSON schema that the text is valid for (vLLM's field)"
+    )
+    guided_regex: str | None = Field(None, description="a regular expression of the whole text")
+    guided_choice: Items[str] | None = Field(None, description="texts, one of which it is")
     unused = frozenset(
         {
             *("user", "safety_identifier", "service_tier", "metadata"),
@@ -60,9 +69,24 @@ class _Common(Strict, ABC):
     def wanted_logprobs(self) -> int | None:
         """With how many alternatives log-probabilities are asked for; None: they are not."""
 
-    def wanted_schema(self) -> dict[str, Any] | None:
-        """The schema of an answer that is to be JSON."""
-        return None
+    def wanted_forms(self) -> list[dict[str, Any]]:
+        """The forms that the text is to have; more than one is too many."""
+        schema = self.guided_json
+        if isinstance(schema, str):
+            try:
+                schema = json.loads(schema)
+            except (ValueError, RecursionError):
+                raise bad_request("guided_json is no JSON", "guided_json") from None
+        asked = {"schema": schema, "regex": self.guided_regex, "choices": self.guided_choice}
+        return [{name: given} for name, given in asked.items() if given is not None]
+
+    def answered(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """A whole answer, as this body asks for it."""
+        return answer
+
+    def streamed(self, events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+        """The same of a stream."""
+        return events
 
     def asks(self, id: str) -> list[Ask]:
         """An ask for each prompt, with what the body says and nothing else."""
@@ -74,6 +98,12 @@ class _Common(Strict, ABC):
         if self.stream_mode == "denoise" and logprobs is not None:
             raise bad_request("logprobs goes with stream_mode text", "logprobs")
         params = {**given_parameters(self), "logprobs": logprobs}
+        forms = self.wanted_forms()
+        if len(forms) > 1:
+            raise bad_request(
+                "an answer has one form: give one of response_format, tools and the guided fields",
+                "response_format",
+            )
         first, second = params.get("max_new_tokens"), self.max_completion_tokens
         if first is not None and second is not None and first != second:
             raise bad_request(
@@ -90,7 +120,7 @@ class _Common(Strict, ABC):
                 raw=True,
                 suffix=getattr(self, "suffix", None),
                 template=self.template,
-                schema=self.wanted_schema(),
+                constraint=forms[0] if forms else None,
             )
             for index, prompt in enumerate(self.prompts())
         ]
@@ -114,10 +144,11 @@ class TextPart(Strict):
 class ChatMessage(Strict):
     """A message of a conversation. Earlier answers may be sent back as clients dump them."""
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str | Items[TextPart] | None, BeforeValidator(_text_only)]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Annotated[str | Items[TextPart] | None, BeforeValidator(_text_only)] = None
+    tool_calls: Items[Call] | None = Field(None, description="of an earlier answer")
     # `parsed` is the content of an answer in JSON once more, as an object.
-    unused = frozenset({"name", "parsed"})
+    unused = frozenset({"name", "parsed", "tool_call_id"})
 
     @field_validator("content")
     @classmethod
@@ -126,18 +157,27 @@ class ChatMessage(Strict):
             raise ValueError("takes a text or a list of text parts")
         return content
 
+    @model_validator(mode="after")
+    def _check_given(self) -> "ChatMessage":
+        if self.role != "assistant" and "content" not in self.model_fields_set:
+            raise ValueError("a message takes a content")
+        return self
+
     def as_dict(self) -> dict[str, str]:
         """The message as chat templates know it."""
         content = self.content or ""
         if not isinstance(content, str):
             content = "".join(part.text for part in content)
+        content += "\n".join(call.text for call in self.tool_calls or ())
+        if self.role == "tool":  # which few chat templates know
+            return {"role": "user", "content": f"The function's result: {content}"}
         return {"role": "system" if self.role == "developer" else self.role, "content": content}
 
 
 class JsonSchema(Strict):
     unused = frozenset({"name", "description", "strict"})
     definition: dict[str, Any] = Field(
-        alias="schema", description="a flat object: strings, numbers, booleans and enums"
+        alias="schema", description="what a regular expression can promise, nested as you like"
     )
 
 
@@ -155,31 +195,48 @@ class Chat(_Common):
         None, description="with logprobs: also so many of the likeliest tokens", ge=0, le=20
     )
     response_format: ResponseFormat | None = Field(
-        None, description="text, or JSON of a flat schema; not supported: json_object"
+        None, description="text, JSON of a schema, or any JSON object (nested two deep)"
+    )
+    tools: Items[Tool] | None = Field(None, description="functions that the answer may call")
+    tool_choice: Choice | None = Field(
+        None, description="whether it calls one: none, auto, required, or a function by its name"
     )
 
+    @cached_property
+    def toolbox(self) -> Toolbox | None:
+        """The tools that its answer may call, if any."""
+        if not self.tools:
+            if self.tool_choice not in (None, "none", "auto"):
+                raise bad_request("tool_choice goes with tools", "tool_choice")
+            return None
+        return None if self.tool_choice == "none" else Toolbox(self.tools, self.tool_choice)
+
     def prompts(self) -> list[Prompt | None]:
-        return [{"messages": [message.as_dict() for message in self.messages]}]
+        messages = [message.as_dict() for message in self.messages]
+        return [{"messages": self.toolbox.told(messages) if self.toolbox else messages}]
+
+    def answered(self, answer: dict[str, Any]) -> dict[str, Any]:
+        return answered(answer) if self.toolbox else answer
+
+    def streamed(self, events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+        return streamed(events) if self.toolbox else events
 
     def wanted_logprobs(self) -> int | None:
         if self.top_logprobs and not self.logprobs:
             raise bad_request("top_logprobs goes with logprobs: true", "top_logprobs")
         return (self.top_logprobs or 0) if self.logprobs else None
 
-    def wanted_schema(self) -> dict[str, Any] | None:
-        asked = self.response_format
+    def wanted_forms(self) -> list[dict[str, Any]]:
+        forms, asked = super().wanted_forms(), self.response_format
+        if self.toolbox:
+            forms.append({"regex": self.toolbox.regex})
         if asked is None or asked.type == "text":
-            return None
+            return forms
         if asked.type == "json_object":
-            raise bad_request(
-                "response_format json_object is not supported: an answer in JSON is a form, so its "
-                "keys must be known; send a json_schema",
-                "response_format",
-                "unsupported",
-            )
+            return [*forms, {"schema": {"type": "object"}}]
         if asked.json_schema is None:
             raise bad_request("response_format.json_schema is missing", "response_format")
-        return asked.json_schema.definition
+        return [*forms, {"schema": asked.json_schema.definition}]
 
 
 class Completion(_Common):

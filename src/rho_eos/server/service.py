@@ -15,7 +15,6 @@ from rho_eos.engine.errors import EngineError
 from rho_eos.engine.generation import Generation
 from rho_eos.engine.request import Detail
 from rho_eos.llm import LLM
-from rho_eos.models.known import EMBEDDED
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.errors import ApiError, as_api_error, bad_request
 from rho_eos.server.metrics import Metrics
@@ -24,10 +23,6 @@ from rho_eos.text.ask import Ask, Request
 
 logger = logging.getLogger(__name__)
 
-BARE = (
-    "this model has a chat template, and completions take a prompt as it is: "
-    "/v1/chat/completions asks it as it was trained"
-)
 #: In a text that means something, a token stands for fewer characters than this.
 CHARACTERS_PER_TOKEN = 16
 
@@ -45,9 +40,6 @@ class Service:
         folder = Path(llm.config.model)
         own = folder.resolve().name if folder.is_dir() else llm.config.model
         self.model = config.served_model_name or own
-        template = getattr(getattr(llm, "tokenizer", None), "chat_template", None)
-        named = llm.config.model.lower()
-        self._expects_chats = bool(template) and named not in EMBEDDED and "base" not in named
         #: Renders the metrics. Where there are other replicas, it asks them all.
         self.render_metrics: Callable[[], Awaitable[bytes]] = self.metrics.render
 
@@ -108,7 +100,7 @@ class Service:
         for ask in asks:
             messages = ask.prompt["messages"] if isinstance(ask.prompt, dict) else None
             given = [ask.prompt] if messages is None else [each["content"] for each in messages]
-            given += [ask.suffix, ask.template, *_properties(ask)]
+            given += [ask.suffix, ask.template]
             texts_of = [each for each in given if isinstance(each, str)]
             ids = [each for each in given if isinstance(each, list)]
             _check_size(ask, sum(map(len, ids)), tokens, "tokens")
@@ -122,14 +114,10 @@ class Service:
         return requests
 
     def _note(self, asks: list[Ask]) -> str | None:
-        """A sentence where the embedded model is asked what it was never taught, or a model that
-        was trained on conversations is given a text outside of one."""
+        """A sentence where the embedded model is asked what it was never taught."""
         model = self.llm.config.model
         notes = (note_on(model, ask.prompt, ask.suffix or ask.template) for ask in asks)
-        said = next(filter(None, notes), None)
-        if said is None and self._expects_chats and any(_is_bare(ask) for ask in asks):
-            return BARE
-        return said
+        return next(filter(None, notes), None)
 
     def _ended(self, generation: Generation, error: BaseException | None) -> None:
         """Count and log a generation that was left."""
@@ -158,19 +146,8 @@ class Service:
         )
 
 
-def _properties(ask: Ask) -> list[str]:
-    """The text that a schema gives to the answer: the names of its properties."""
-    properties = (ask.schema or {}).get("properties")
-    return list(properties) if isinstance(properties, dict) else []
-
-
 def _check_size(ask: Ask, count: int, limit: int, unit: str) -> None:
     if count > limit:
-        plain = not (ask.suffix or ask.template or ask.schema)
+        plain = not (ask.suffix or ask.template)
         what = "prompt" if plain else "text that is given"
         raise bad_request(f"the {what} has {count} {unit}, but the limit of this server is {limit}")
-
-
-def _is_bare(ask: Ask) -> bool:
-    """Whether it is a text that goes on, outside of any conversation."""
-    return isinstance(ask.prompt, str) and not ask.is_gap

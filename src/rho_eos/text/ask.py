@@ -8,10 +8,11 @@
 An ask holds no decision: a door copies into it what it was given and nothing else.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rho_eos.decoding.automaton import Automaton
 from rho_eos.decoding.canvas import Canvas, Positions
 from rho_eos.decoding.params import DecodeParams
 from rho_eos.text.infilling import stands_before_text
@@ -51,7 +52,8 @@ class Ask:
         answer_prefix: How the answer begins.
         suffix: What stands behind the answer. A text prompt is then the text before the gap.
         template: A text with gaps, or token ids with MASKs. It is the answer to a prompt, if any.
-        schema: A flat JSON schema. The answer is a JSON object that is valid for it.
+        constraint: The form of the answer: one of `regex`, `choices` and `schema` (a JSON schema),
+            under its name.
         processors: Functions that change the logits.
         defaults: Decoding parameters that were given for many asks. The ask's own ones beat them.
         keep_end: Of a prompt that is too long only the end is read. Otherwise it is refused.
@@ -65,7 +67,7 @@ class Ask:
     answer_prefix: str = ""
     suffix: Given | None = None
     template: Given | None = None
-    schema: Mapping[str, Any] | None = None
+    constraint: Mapping[str, Any] | None = None
     processors: Sequence[LogitsProcessor] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     keep_end: bool = False
@@ -77,7 +79,7 @@ class Ask:
     @property
     def is_gap(self) -> bool:
         """Whether text is given behind what is wanted, so that the canvas has to end there."""
-        return self.schema is not None or stands_before_text(self.suffix, self.template)
+        return stands_before_text(self.suffix, self.template)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +91,5 @@ class Request:
     params: DecodeParams
     #: The texts around the gaps, one more than there are: the output's text is the filled whole.
     texts: tuple[str, ...] = ()
-    #: Makes the output's text from the texts of the gaps. None: it is the filled whole.
-    write: Callable[[list[str]], str] | None = None
+    automaton: Automaton | None = None  # accepts the texts that have the form that is asked for
     processors: tuple[LogitsProcessor, ...] = ()

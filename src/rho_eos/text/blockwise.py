@@ -27,7 +27,7 @@ def block_defaults(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def refuse_text_behind(ask: Ask) -> None:
     """Refuse an ask with text behind the answer, which the model could not see."""
-    asked = {"suffix": ask.suffix, "template": ask.template, "schema": ask.schema}
+    asked = {"suffix": ask.suffix, "template": ask.template}
     for name, given in asked.items():
         if given is not None:
             raise UserError(

@@ -7,21 +7,21 @@ weights are loaded, and requests for engines on other machines are prepared here
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from rho_eos.base.errors import UserError
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.config import EngineConfig
+from rho_eos.decoding.automaton import Automaton
 from rho_eos.decoding.canvas import Canvas
+from rho_eos.decoding.form import Form
 from rho_eos.decoding.params import LONGEST, NO_CACHE, DecodeParams, check_samples, merged
 from rho_eos.decoding.registry import CACHES, find_policy
 from rho_eos.models.loading import Checkpoint
 from rho_eos.text.ask import Ask, Request
 from rho_eos.text.blockwise import block_defaults, blockwise, grows, in_blocks, refuse_text_behind
+from rho_eos.text.forms import Forms
 from rho_eos.text.infilling import Template, gap_policy, refuse_unless_it_infills
-from rho_eos.text.json_form import STRING, Form, Spelling
-from rho_eos.text.json_schema import read_schema
 from rho_eos.text.prompts import Encoder, kind_of
 
 logger = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ class Preparer:
         self._remarked: set[int] = set()
         self.special = checkpoint.special
         self.encoder = Encoder(checkpoint.tokenizer, checkpoint.config.vocab_size)
+        self.forms = Forms(self.encoder)
 
     def prepare(self, ask: Ask) -> list[Request]:
         """The requests of an ask, one for each of its samples.
@@ -56,14 +57,7 @@ class Preparer:
         """
         params, blocks = self.decide(ask), self.checkpoint.blocks
         _check_parts(ask, params)
-        form = None
-        if ask.schema is not None:
-            start = params.initial_length if "initial_length" in params.model_fields_set else STRING
-            form = Form(read_schema(ask.schema), self._spelling, start)
-            if "max_new_tokens" not in params.model_fields_set:
-                longest = min(form.longest, LONGEST)
-                params = params.model_copy(update={"max_new_tokens": longest})
-        template = form.template if form else None
+        template = None
         if ask.template is not None:
             template = Template.read(ask.template, self.encoder, self.special)
         canvas = self._canvas(ask, template, params)
@@ -71,9 +65,15 @@ class Preparer:
         least = self._least_room(params)
         params = _fitted(params, canvas, self.checkpoint.context_length, least)
         special = replace(self.special, stops=params.stop_token_ids)
+        automaton = None
+        if ask.constraint is not None:
+            automaton = self.forms.automaton(ask.constraint, special)
         if template is None:  # the context may leave less room than was asked for
             before, behind = canvas.prompt.tolist(), canvas.suffix.tolist()
-            canvas = Canvas.of(special, before, params.first_length, behind)
+            length = params.first_length
+            if automaton is not None:
+                length = _held(automaton, params, length, len(behind) > 0, blocks is not None)
+            canvas = Canvas.of(special, before, length, behind)
         if blocks is not None:
             canvas = in_blocks(canvas, params, blocks)
             self._remark_on(canvas, blocks.length)
@@ -84,8 +84,8 @@ class Preparer:
                 canvas,
                 own,
                 texts=template.texts if template else (),
-                write=form.write if form else None,
-                processors=(*ask.processors, *(form.processors if form else ())),
+                automaton=automaton,
+                processors=tuple(ask.processors),
             )
             for id, own in samples(ask.id, params, ask.n)
         ]
@@ -116,10 +116,6 @@ class Preparer:
             self._remarked.add(length)
             what = "block_length %d is outside of the model's training, which had blocks of %d"
             logger.warning(what, length, trained)
-
-    @cached_property
-    def _spelling(self) -> Spelling:
-        return Spelling(self.encoder, self.special)
 
     def _canvas(self, ask: Ask, template: Template | None, params: DecodeParams) -> Canvas:
         """The canvas of what is given, with the MASKs of a template; without one it has no cells
@@ -251,6 +247,26 @@ def _fitted(params: DecodeParams, canvas: Canvas, context: int, least: int) -> D
     return params.model_copy(update=change) if change else params
 
 
+def _held(
+    automaton: Automaton, params: DecodeParams, length: int, suffix: bool, blocks: bool
+) -> int:
+    """How many MASKs an answer of a form begins with, which some of its texts must fit."""
+    longest = params.longest if blocks else params.max_new_tokens
+    assert params.parts is not None
+    found = Form.of(automaton, params, params.parts.policy).first_length(length, longest, suffix)
+    if found is not None:
+        return found
+    shortest = automaton.shortest_text(params.min_new_tokens, LONGEST)
+    if shortest is None:
+        sentence = f"no answer of this form has {params.min_new_tokens} tokens or more"
+        raise UserError(sentence, "min_new_tokens")
+    raise UserError(
+        f"the shortest answer of this form has {shortest} tokens, but max_new_tokens and the "
+        f"context leave {longest}",
+        "max_new_tokens",
+    )
+
+
 def able_caches(checkpoint: Checkpoint) -> list[str]:
     """The caches that are made for the model's attention, and none."""
     for_blocks, able = checkpoint.blocks is not None, [NO_CACHE]
@@ -274,17 +290,19 @@ def _check_cache(checkpoint: Checkpoint, params: DecodeParams) -> None:
 
 def _check_parts(ask: Ask, params: DecodeParams) -> None:
     """Refuse what cannot be asked for together."""
-    if ask.schema is not None:
+    if ask.constraint is not None:
+        assert params.parts is not None
+        reads_ends = getattr(params.parts.policy, "reads_ends", False)
         beside = {
-            "suffix": ask.suffix is not None,
-            "template": ask.template is not None,
-            "stop": params.stop,
-            "logprobs": params.logprobs is not None,
-            "min_new_tokens": params.min_new_tokens,
+            "template": (ask.template is not None, "it says itself what the answer is"),
+            "stop": (params.stop, "an answer that is cut has no form"),
+            "top_k": (params.top_k, "it could leave out every answer of the form"),
+            "top_p": (params.top_p < 1, "it could leave out every answer of the form"),
+            "policy": (reads_ends, f"{params.policy} lets the model say by tokens what fits"),
         }
-        for name, given in beside.items():
+        for name, (given, why) in beside.items():
             if given:
-                raise UserError(f"{name} does not go with an answer in JSON", name)
+                raise UserError(f"{name} does not go with a form of the answer: {why}", name)
     if ask.suffix is not None and ask.template is not None:
         raise UserError("suffix and template do not go together; a template holds all its text")
     if ask.template is not None and params.stop:

@@ -1,0 +1,82 @@
+"""A canvas whose text has to have a form: what fits on it, and which edits keep it so."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rho_eos.decoding.automaton import NOWHERE, Automaton
+from rho_eos.decoding.canvas import Canvas
+from rho_eos.decoding.chain import Cells, Chain
+from rho_eos.decoding.edits import Append, Edit, Trim
+from rho_eos.decoding.params import DecodeParams
+from rho_eos.decoding.policy import Blockwise, Policy
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """What one request's text has to be.
+
+    Args:
+        automaton: Accepts the texts of the form.
+        params: The request's parameters, for the lengths that they allow.
+        grows: Whether the canvas goes on where the text does not end on it, block by block; else
+            the whole text stands on the canvas, however short it is.
+    """
+
+    automaton: Automaton
+    params: DecodeParams
+    grows: bool
+
+    @classmethod
+    def of(cls, automaton: Automaton, params: DecodeParams, policy: type[Policy]) -> "Form":
+        return cls(automaton, params, issubclass(policy, Blockwise) and Append in policy.edits)
+
+    def chain(self, canvas: Canvas) -> Chain:
+        """The automaton along a canvas. Cells that are never returned do not belong to it."""
+        longest = self.params.max_new_tokens if canvas.most is None else canvas.most
+        room = max(0, longest - canvas.length) if self.grows else 0
+        least, ends = canvas.behind(self.params.min_new_tokens), not len(canvas.suffix)
+        cells = canvas.cells[: canvas.most]
+        return Chain(self.automaton, Cells(cells, canvas.special.mask, least, ends, room))
+
+    def accepts(self, canvas: Canvas) -> bool:
+        """Whether the text of a finished canvas is of the form."""
+        state = self.automaton.walk(0, canvas.cells[canvas.returned])
+        return state != NOWHERE and bool(self.automaton.accepting[state])
+
+    def kept(self, canvas: Canvas, edits: tuple[Edit, ...], longest: int) -> tuple[Edit, ...]:
+        """These edits as far as a text of the form still fits: fewer cells are dropped, and an
+        edit that would part what belongs together is not made."""
+
+        def fits(edits: tuple[Edit, ...]) -> bool:
+            return self.chain(canvas.edit(edits, longest).canvas).fits
+
+        if fits(edits):
+            return edits
+        match edits:
+            case (Trim(count),):
+                fewer, too_many = 0, count
+                while too_many - fewer > 1:
+                    middle = (fewer + too_many) // 2
+                    fewer, too_many = (
+                        (middle, too_many) if fits((Trim(middle),)) else (fewer, middle)
+                    )
+                return (Trim(fewer),) if fewer else ()
+        return ()
+
+    def first_length(self, wanted: int, longest: int, suffix: bool) -> int | None:
+        """How long a canvas of MASKs is to be where `wanted` are: nearest to that, longer if it
+        must be. Before a suffix the text fills the canvas."""
+        shortest = self.automaton.shortest_text(self.params.min_new_tokens, longest)
+        if shortest is None or (not suffix and shortest <= wanted):
+            return None if shortest is None else wanted
+        if not suffix:
+            return shortest
+        lengths = [n for n in range(shortest, longest + 1) if self.automaton.exact(n)[0]]
+        return min(lengths, key=lambda n: (n < wanted, abs(n - wanted)))
+
+
+def draws(seed: int, step: int, length: int) -> np.ndarray:
+    """A number for each cell that decides on its class of tokens; another one, on the token."""
+    stream = np.random.SeedSequence((seed, step, 1))
+    return np.random.Generator(np.random.PCG64(stream)).random(length)
