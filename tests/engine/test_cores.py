@@ -72,7 +72,7 @@ def test_one_row_shares_a_large_vocabulary_and_nothing_else(
     use_cores(2)
     model = random_llada(seed=1, eos_share=0.3)
     seen: dict[str, int] = {}
-    parts = {"layers": model.model.layers[0], "vocabulary": model.lm_head}
+    parts = {"layers": model.model.layers[0].self_attn, "vocabulary": model.lm_head}
     hooks = [
         part.register_forward_hook(lambda *_, name=name: seen.update({name: threads()}))
         for name, part in parts.items()

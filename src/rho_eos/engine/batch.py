@@ -7,6 +7,7 @@ import numpy as np
 
 from rho_eos.decoding.canvas import no_positions
 from rho_eos.decoding.edits import EditError
+from rho_eos.models.attention import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +27,6 @@ class RowInput:
     def length(self) -> int:
         """Positions of the whole row."""
         return len(self.prompt) + len(self.canvas) + len(self.suffix)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Consecutive computed positions of a row that attend together.
-
-    All of them see the first `keys` positions of the row. With a mask, each sees only the blocks up
-    to its own.
-    """
-
-    count: int
-    keys: int
-    mask: np.ndarray | None = None  # (count, keys) bool, True: it sees
 
 
 #: Positions of several blocks that share one mask, so that a mask stays small.

@@ -36,14 +36,14 @@ class Prefixes:
         Args:
             tokens: Those of the row, as far as they are final.
             length: Positions in a block.
-            kept: (layers, 2, heads, capacity, head_dim), the keys and values of the row.
+            kept: (layers, 2, positions, heads, head_dim), the keys and values of the row.
             most: So many positions may be kept.
         """
         names = list(_names(tokens, length))[: max(0, most) // length]
         for number, name in enumerate(names):
             if name not in self._blocks:
                 at = slice(number * length, (number + 1) * length)
-                self._blocks[name] = kept[:, :, :, at].clone()
+                self._blocks[name] = kept[:, :, at].clone()
                 self.positions += length
         for name in reversed(names):
             self._blocks.move_to_end(name)
@@ -53,7 +53,7 @@ class Prefixes:
         """Forget what was not used for longest, until at most so many positions are kept."""
         while self.positions > max(0, most) and self._blocks:
             _, block = self._blocks.popitem(last=False)
-            self.positions -= block.shape[3]
+            self.positions -= block.shape[2]
 
 
 def _names(tokens: np.ndarray, length: int) -> Iterator[bytes]:

@@ -25,8 +25,8 @@ from rho_eos.engine.memory import is_out_of_memory, keep_freed_memory
 from rho_eos.engine.row import Row
 from rho_eos.engine.statistics import Statistics
 from rho_eos.engine.stopwatch import Stopwatch
-from rho_eos.engine.store import RowStore, Stores
-from rho_eos.models.attention import PACKED, Offsets, PackedRows, Span, wants_varlen_kernel
+from rho_eos.engine.store import Stores
+from rho_eos.models.attention import PACKED, Kept, PackedRows, wants_varlen_kernel
 
 
 class Costly(Protocol):
@@ -124,8 +124,10 @@ class ModelRunner:
             length, stores = row.canvas.row_length, self.stores
             if row.cache is None:
                 continue
+            if stores is not None and row.shared is not None:
+                stores.shares = True
             if stores is None or any(
-                stores.store((row, copy), length) is None for copy in range(row.copies)
+                stores.place((row, copy), length) is None for copy in range(row.copies)
             ):
                 row.without_cache()
                 self.release(row)
@@ -160,20 +162,18 @@ class ModelRunner:
             tokens = np.concatenate((canvas.prompt, canvas.cells))[: cache.final]
             stores.share((row, 0), tokens, canvas.blocks.length)
 
-    def _kept(self, asked: Sequence[tuple[Row, Asked]]) -> tuple[RowStore | None, ...]:
-        """For each row of the packed batch, where its keys and values are kept."""
-        kept: list[RowStore | None] = []
+    def _kept(self, asked: Sequence[tuple[Row, Asked]]) -> Kept | None:
+        """Where keys and values of the rows of the packed batch are kept."""
+        if self.stores is None:
+            return None
+        keys: list[object] = []
+        lengths, computed = [], []
         for row, each in asked:
-            computed = each.input.computed
-            for copy in range(row.copies):
-                store = None
-                if row.cache is not None and not each.is_probe and self.stores is not None:
-                    store = self.stores.store((row, copy), each.input.length)
-                    assert store is not None
-                    store.length = each.input.length
-                    store.computed = None if computed is None else self._on_device(computed)
-                kept.append(store)
-        return tuple(kept) if any(kept) else ()
+            is_kept = row.cache is not None and not each.is_probe
+            keys += [(row, copy) if is_kept else None for copy in range(row.copies)]
+            lengths += [each.input.length] * row.copies
+            computed += [each.input.computed] * row.copies
+        return self.stores.kept(keys, lengths, computed)
 
     @torch.inference_mode()
     def _predict(self, rows: Sequence[Row], parallel: int) -> list[Prediction]:
@@ -190,10 +190,10 @@ class ModelRunner:
         return pack(inputs, self.model.prediction_shift, self.special.mask)
 
     def logits(
-        self, batch: PackedBatch, parallel: int = 1, stores: tuple[RowStore | None, ...] = ()
+        self, batch: PackedBatch, parallel: int = 1, kept: Kept | None = None
     ) -> Iterator[tuple[slice, torch.Tensor]]:
         """(chunk, vocabulary) for one chunk of the wanted positions after the other, guided."""
-        hidden = self._hidden_states(batch, parallel, stores)
+        hidden = self._hidden_states(batch, parallel, kept)
         wanted, unconditional = hidden.split((len(batch.read_at), len(batch.unconditional_at)))
         chunk = max(1, self.chunk // parallel)
         for start in range(0, len(wanted), chunk):
@@ -207,11 +207,9 @@ class ModelRunner:
                 logits[inside] = guided(logits[inside], without, scale)
             yield part, logits
 
-    def _hidden_states(
-        self, batch: PackedBatch, parallel: int, stores: tuple[RowStore | None, ...]
-    ) -> torch.Tensor:
+    def _hidden_states(self, batch: PackedBatch, parallel: int, kept: Kept | None) -> torch.Tensor:
         """(n + g, hidden): the last layer's output where it is read."""
-        rows = self._rows(batch, stores)
+        rows = PackedRows(batch.row_lengths, batch.spans, kept, self.device, self.varlen)
 
         @torch.inference_mode()  # which holds for one thread
         def layers(batch: PackedBatch) -> torch.Tensor:
@@ -229,24 +227,6 @@ class ModelRunner:
             if cores == 1 or long:
                 return layers(batch)
             return at_once(layers, [batch], cores)[0]  # all cores are for the vocabulary only
-
-    def _rows(self, batch: PackedBatch, stores: tuple[RowStore | None, ...]) -> PackedRows:
-        """What of each row sees what, on the device."""
-        kept = stores or (None,) * len(batch.row_lengths)
-        spans = tuple(
-            (Span(length, length if store is None else store.length),)
-            if own is None
-            else tuple(
-                Span(s.count, s.keys, None if s.mask is None else self._on_device(s.mask))
-                for s in own
-            )
-            for length, own, store in zip(batch.row_lengths, batch.spans, kept, strict=True)
-        )
-        offsets = None
-        if self.varlen:
-            unmasked = [span for span in chain(*spans) if span.mask is None]
-            offsets = Offsets.of(unmasked, self.device)
-        return PackedRows(batch.row_lengths, spans, stores, offsets)
 
     def _project(self, hidden: torch.Tensor, parallel: int) -> torch.Tensor:
         """(chunk, vocabulary) in float32."""

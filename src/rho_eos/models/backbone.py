@@ -23,6 +23,7 @@ from rho_eos.base.collector import paused
 from rho_eos.base.errors import UserError
 from rho_eos.models.blocks import length_of_forward
 from rho_eos.models.family import Family
+from rho_eos.models.layer import Attention, Rotation, run_layer, with_our_attention
 
 
 def build(family: Family) -> type[Any]:
@@ -71,7 +72,9 @@ class BidirectionalStack:
         # EOS is the padding token *and* the signal: its embedding must be trained like any other.
         self.embed_tokens.padding_idx = None
         for layer in self.layers:
-            layer.self_attn.is_causal = False  # type: ignore[union-attr]
+            attention: Any = layer.self_attn
+            attention.is_causal = False
+            attention.__class__ = with_our_attention(type(attention)) or type(attention)
         _fuse_norms(self)  # type: ignore[arg-type]
         self.block_length = length_of_forward(config)
 
@@ -112,13 +115,13 @@ class BidirectionalStack:
             "attention_mask": mask,
             "position_embeddings": self._rotation(hidden, position_ids),
         }
-        *layers, last = self.layers
-        for layer in layers:
-            hidden = layer(hidden, **kwargs)
-        if read_at is None:
-            hidden = last(hidden, **kwargs)
+        if kwargs.get("rows") is None and read_at is None:
+            for layer in self.layers:
+                hidden = layer(hidden, **kwargs)
         else:
-            hidden = _read(last, hidden, read_at, **kwargs)
+            for number, layer in enumerate(self.layers, 1):
+                read = read_at if number == len(self.layers) else None
+                hidden = run_layer(layer, hidden, read, **kwargs)
         return BaseModelOutput(last_hidden_state=self.norm(hidden))
 
     def _visible(
@@ -152,7 +155,11 @@ class BidirectionalStack:
         """Cosines and sines, in the type of the hidden states, or in float32 where the family
         says."""
         like = hidden[:0].float() if self.rotates_in_float32 else hidden
-        return self.rotary_emb(like, position_ids)
+        cos, sin = self.rotary_emb(like, position_ids)
+        attention: Any = self.layers[0].self_attn
+        if isinstance(attention, Attention):
+            return Rotation.of(cos, sin, attention.head_dim)
+        return cos, sin  # as transformers' own take them
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """Cast and move as asked, but leave the rotation's frequencies in float32.
@@ -165,13 +172,6 @@ class BidirectionalStack:
             if after.dtype != before[name].dtype:
                 setattr(self.rotary_emb, name, before[name].to(after.device))
         return result
-
-
-def _read(layer: Any, hidden: torch.Tensor, read_at: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-    """Run the last layer, and behind its attention only the positions that are read."""
-    attended, _ = layer.self_attn(hidden_states=layer.input_layernorm(hidden), **kwargs)
-    hidden = (hidden + attended)[:, read_at]
-    return hidden + layer.mlp(layer.post_attention_layernorm(hidden))
 
 
 def _fuse_norms(stack: nn.Module) -> None:

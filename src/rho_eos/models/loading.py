@@ -100,6 +100,7 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
     to be quantised are read and quantised one after the other, with adapters merged into them.
     """
     from rho_eos.models.attention import PACKED  # with transformers' modelling code
+    from rho_eos.models.layer import join_products
 
     quantized = placement.quantization != "none"
     mixed = placement.weights != placement.compute
@@ -132,7 +133,10 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
     merger.merge()
     if mixed:
         widen(model, placement.compute)
-    return model.to(placement.device)
+    model = model.to(placement.device)
+    if placement.device.type != "cpu":  # where weights stay mapped, and launches cost nothing
+        join_products(model)
+    return model
 
 
 @contextmanager

@@ -5,50 +5,11 @@ bfloat16 that keeps three digits. LLaDA's own code rotates in float32 where its 
 (`rope_full_precision`, as all published ones do) and rounds once, behind the rotation.
 """
 
-from collections.abc import Callable
-from typing import Any
-
-import torch
 from transformers import LlamaModel, LlamaPreTrainedModel
 from transformers.core_model_loading import WeightRenaming
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.llama.modeling_llama import (
-    LlamaAttention,
-    apply_rotary_pos_emb,
-    eager_attention_forward,
-)
 
 from rho_eos.models.backbone import BidirectionalStack, MaskedDiffusionHead
 from rho_eos.models.families.llada import LLaDAConfig
-
-
-class FullPrecisionAttention(LlamaAttention):
-    """Llama's attention; given sines and cosines in float32 it also rotates in float32."""
-
-    def forward(
-        self,
-        hidden_states: torch.Tensor,
-        position_embeddings: tuple[torch.Tensor, torch.Tensor],
-        attention_mask: torch.Tensor | None = None,
-        **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        shape = hidden_states.shape[:-1]
-        query, key, value = (
-            projection(hidden_states).view(*shape, -1, self.head_dim).transpose(1, 2)
-            for projection in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        cos, sin = position_embeddings
-        query, key = (
-            turned.to(value.dtype) for turned in apply_rotary_pos_emb(query, key, cos, sin)
-        )
-        attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
-        dropout = self.attention_dropout if self.training else 0.0
-        attended, weights = attend(
-            self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
-        )
-        return self.o_proj(attended.reshape(*shape, -1)), weights
 
 
 class LLaDAModel(BidirectionalStack, LlamaModel):
@@ -56,10 +17,7 @@ class LLaDAModel(BidirectionalStack, LlamaModel):
 
     def __init__(self, config: LLaDAConfig) -> None:
         super().__init__(config)
-        if config.rope_full_precision:
-            self.rotates_in_float32 = True
-            for layer in self.layers:
-                layer.self_attn.__class__ = FullPrecisionAttention  # the same weights
+        self.rotates_in_float32 = config.rope_full_precision
 
 
 def _block(ours: str, published: str) -> WeightRenaming:
