@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from rho_eos.decoding.sampling import to_device
 from rho_eos.engine.batch import RowInput
 from rho_eos.engine.errors import RequestFailedError
 from rho_eos.engine.runner import ModelRunner
@@ -87,18 +88,19 @@ def score(runner: ModelRunner, rows: Sequence[Masked], top: int = 0) -> list[Fou
 @torch.inference_mode()
 def _score(runner: ModelRunner, top: int, rows: Sequence[Masked], parallel: int) -> list[Found]:
     batch = runner.pack([row.input(runner.special.mask) for row in rows])
-    target = torch.from_numpy(np.concatenate([row.answer[row.read] for row in rows]))
-    target = target.to(runner.device)[:, None]
+    answers = np.concatenate([row.answer[row.read] for row in rows])
+    target = to_device(answers, runner.device)[:, None]
     parts = []
     for part, logits in runner.logits(batch, parallel):
         whole = logits.logsumexp(-1, keepdim=True)
         best = logits.topk(top)
         own = logits.gather(-1, target[part])
-        parts.append((own - whole, best.indices, best.values - whole))
-    found = [torch.cat(each).cpu().numpy() for each in zip(*parts, strict=True)]
-    logprobs, ids, likeliest = found
+        # In one transfer to the host. A token id is exact in float32 up to 2^24.
+        parts.append(torch.cat((own - whole, best.values - whole, best.indices.float()), -1))
+    found = torch.cat(parts).cpu().numpy().astype(np.float64)
+    logprobs, likeliest, ids = found[:, 0], found[:, 1 : 1 + top], found[:, 1 + top :]
     if not np.isfinite(logprobs).all():
         raise RequestFailedError("the model failed: its logits are NaN or infinite")
-    arrays = (logprobs[:, 0].astype(np.float64), ids, likeliest.astype(np.float64))
+    arrays = (logprobs, ids.astype(np.int64), likeliest)
     split = (np.split(each, batch.starts[1:]) for each in arrays)
     return [Found(*each) for each in zip(*split, strict=True)]
