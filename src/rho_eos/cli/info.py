@@ -1,6 +1,9 @@
 """`rho-eos info`: what a checkpoint is, without loading its weights, or fetching them."""
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from rho_eos.base.errors import printable
 from rho_eos.cli.options import Model
@@ -9,9 +12,21 @@ from rho_eos.config import EngineConfig
 if TYPE_CHECKING:
     from rho_eos.models.adapters import Adapter
 
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="Then try this machine for about a minute: its kernels, whether small models compute "
+        "the same as on a CPU, how fast it is and what will be slow. Made to be posted.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-def info(engine: EngineConfig, name: Model = None) -> int:
-    """Show family, parameters, special ids, types and memory of a model."""
+
+def info(
+    engine: EngineConfig, name: Model = None, check: Check = False, json_output: Json = False
+) -> int:
+    """Show family, parameters, special ids, types and memory of a model; or try the machine."""
     from rho_eos.models.loading import open_checkpoint
     from rho_eos.models.placement import choose_device, describe
 
@@ -48,9 +63,19 @@ def info(engine: EngineConfig, name: Model = None) -> int:
         "would run on": placement.sentence,
         "room for": placement.room,
     }
-    for what, value in rows.items():
-        print(f"{what:<15}{printable(value)}")
-    return 0
+    page = None
+    if check:
+        from rho_eos.doctor.page import as_text, examine
+
+        page = examine(placement.device)
+    if json_output:
+        print(json.dumps(rows if page is None else rows | {"check": page}))
+    else:
+        for what, value in rows.items():
+            print(f"{what:<15}{printable(value)}")
+        if page is not None:
+            print(f"\n{as_text(page)}")
+    return 0 if page is None or page["passed"] else 1
 
 
 def _told(adapter: "Adapter") -> str:
