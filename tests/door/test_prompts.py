@@ -89,3 +89,20 @@ def test_a_conversation_is_not_what_it_was_taught(command: Command) -> None:
     lines = [EXAMPLE, EXAMPLE, "Count to three.", "Count to four.", "/reset", EXAMPLE]
     said = command("chat", "--max-new-tokens", "16", stdin="\n".join(lines)).err
     assert said.count(TURNS) == said.count(NOTE) == 1
+
+
+def test_totals_beyond_what_the_models_know_are_remarked_on() -> None:
+    """Every number is small, and the total is not: 30 + 9 + 9, or 3 - 5."""
+    beyond = (
+        "Mia has 30 plums. 1) buys 9. 2) finds 9. How many are there now?",
+        "Mia has 3 plums. 1) eats 5. How many are there now?",
+        "Mia has 20 plums. 1) doubles them. 2) doubles them. How many are there now?",
+        "Compute\n1) (20 + 20)\n2) + (3 * 2)",
+    )
+    within = (
+        "Mia has 30 plums. 1) buys 9. 2) eats 9. 3) finds 9. How many are there now?",
+        "Mia has 20 plums. 1) doubles them. How many are there now?",
+        "Compute\n1) (20 + 20)\n2) - (3 * 2)",
+    )
+    assert [note_on("tiny", prompt) for prompt in beyond] == [NOTE] * len(beyond)
+    assert [note_on("tiny", prompt) for prompt in within] == [None] * len(within)
