@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from rho_eos.decoding.registry import register_cache as register_cache
     from rho_eos.decoding.registry import register_commit as register_commit
     from rho_eos.decoding.registry import register_policy as register_policy
+    from rho_eos.engine.likelihood import Score as Score
+    from rho_eos.engine.params import ScoreParams as ScoreParams
     from rho_eos.engine.request import StepEvent as StepEvent
     from rho_eos.llm import LLM as LLM
     from rho_eos.models.family import Family as Family
@@ -66,6 +68,8 @@ _HOME = {
     "decoding.policy": ("Blockwise", "Infills", "Keeps", "Policy", "Step", "Windowed"),
     "decoding.prediction": ("Needs", "Prediction", "Probe"),
     "decoding.registry": ("register_cache", "register_commit", "register_policy"),
+    "engine.likelihood": ("Score",),
+    "engine.params": ("ScoreParams",),
     "engine.request": ("StepEvent",),
     "base.errors": ("UserError",),
     "llm": ("LLM",),

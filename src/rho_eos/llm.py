@@ -23,7 +23,7 @@ from rho_eos.models.update import Exchange, Updates, Weights, exchange
 from rho_eos.rollouts.arrays import Rollouts, collect
 from rho_eos.text.ask import Ask, LogitsProcessor, Request
 from rho_eos.text.ask import Params as GivenParams
-from rho_eos.text.pairs import Pair, Scored, as_pairs
+from rho_eos.text.pairs import Pair, Scored, as_pairs, refuse_blocks
 from rho_eos.text.preparation import Preparer
 from rho_eos.text.prompts import Given, Message, Prompt, as_list, as_messages, listed
 
@@ -184,6 +184,7 @@ class LLM:
             A score for each, in their order.
         """
         how = (params or ScoreParams()).replaced(**keywords)
+        refuse_blocks(self.checkpoint.blocks, how.method)
         pairs = as_pairs(self.preparer, items, raw)
         return list(self.score_pairs(pairs, how, self.engine.between_steps))
 
@@ -192,7 +193,7 @@ class LLM:
     ) -> Iterator[Score]:
         """Score token ids, each batch when `turn` lets it."""
         limits = Limits(self.config.max_rows, self.placement.positions, turn)
-        return score_pairs(self.runner, pairs, how, limits, top)
+        return score_pairs(self.runner, pairs, how, limits, top, self.checkpoint.blocks)
 
     def infill(
         self,

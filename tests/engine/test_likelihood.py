@@ -12,6 +12,7 @@ from rho_eos import LLM
 from rho_eos.base.errors import UserError
 from rho_eos.lm_eval.likelihood import greedy_answers
 from rho_eos.text.pairs import Pair
+from tests.models.parity import PARITY
 
 PAIRS = [([70, 71, 72], [80, 81, 82]), ([90], [91]), ([60, 61], [99, 12])]
 LONG = ([70, 71], [80, 81, 82, 99, 12, 91, 80, 33, 47])
@@ -138,9 +139,32 @@ def test_what_is_no_pair_is_one_sentence(llm: LLM, item: Any, sentence: str) -> 
         llm.score([item])
 
 
-def test_a_model_in_blocks_is_refused() -> None:
+@pytest.mark.parametrize("prompt", [3, 4, 6])
+@pytest.mark.parametrize("name", ["sdar-b4", "a2d-qwen3-bd3lm", "fast-dllm-v2"])
+def test_the_chain_of_a_model_in_blocks(name: str, prompt: int) -> None:
+    """Each token behind all before it, with its own block masked to the end and nothing behind."""
+    llm = LLM(str(PARITY / name), mask_token_id=3, eos_token_id=2, attention="blocks")
+    blocks = llm.checkpoint.blocks
+    assert blocks is not None
+    row = [*range(10, 10 + prompt), 30, 31, 32, 33, 34, 35, 36]
+    offset = -prompt % blocks.length if blocks.alignment == "prompt" else 0
+    wanted = []
+    for at in range(prompt, len(row)):
+        end = ((at + offset) // blocks.length + 1) * blocks.length - offset
+        ids = torch.tensor([row[:at] + [3] * (end - at)])
+        offsets = torch.tensor([offset])
+        with torch.no_grad():
+            logits = llm.model(ids, block_length=blocks.length, block_offsets=offsets).logits[0]
+        table = logits.double().log_softmax(-1)
+        wanted.append(table[at - llm.model.prediction_shift, row[at]].item())
+    [score] = llm.score((row[:prompt], row[prompt:]), method="chain")
+    assert score.token_logprobs == pytest.approx(wanted, abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["bound", "pseudo"])
+def test_other_scores_of_a_model_in_blocks_are_refused(method: Any) -> None:
     with pytest.raises(UserError, match="block diffusion"):
-        LLM("tiny-blocks").score("a text")
+        LLM("tiny-blocks").score("a text", method=method)
 
 
 def test_greedy_is_committing_the_surest_token_again_and_again(llm: LLM) -> None:

@@ -78,8 +78,11 @@ def test_a_text_that_is_too_long(web: Web) -> None:
     assert answer.status_code == 400 and "512" in answer.json()["error"]["message"]
 
 
-def test_a_model_in_blocks_says_that_it_has_none(block_server: Process) -> None:
-    answer = block_server.web.complete(prompt=TEXT, **ECHO)
+def test_a_model_in_blocks_has_the_chain_only(block_server: Process, block_llm: LLM) -> None:
+    choice = block_server.web.complete(prompt=TEXT, **ECHO).json()["choices"][0]
+    found = choice["logprobs"]["token_logprobs"][1:]
+    assert found == pytest.approx(scored(block_llm, method="chain").token_logprobs, abs=1e-4)
+    answer = block_server.web.complete(prompt=TEXT, score_method="bound", **ECHO)
     assert answer.status_code == 400 and "block" in answer.json()["error"]["message"]
 
 

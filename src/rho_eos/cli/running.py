@@ -57,10 +57,11 @@ def prepared_scores(
 ) -> "Iterator[Score]":
     """Scores as they are finished; what is wrong with an item is said before weights are loaded."""
     from rho_eos.models.loading import open_checkpoint
-    from rho_eos.text.pairs import as_pairs
+    from rho_eos.text.pairs import as_pairs, refuse_blocks
     from rho_eos.text.preparation import Preparer
 
     checkpoint = open_checkpoint(config)
+    refuse_blocks(checkpoint.blocks, how.method)
     pairs = as_pairs(Preparer(checkpoint, config), items, raw)
     llm = load(config, checkpoint)
     return llm.score_pairs(pairs, how, llm.engine.between_steps)

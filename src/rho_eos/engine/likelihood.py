@@ -17,13 +17,14 @@ it shares a forward with, and answers of equal length are judged on the same mas
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import comb
 from typing import Any
 
 import numpy as np
 
+from rho_eos.decoding.blocks import Blocks
 from rho_eos.engine.params import ScoreParams
 from rho_eos.engine.runner import ModelRunner
 from rho_eos.engine.scoring import Found, Limits, Masked, score_all
@@ -88,8 +89,13 @@ def score_pairs(
     how: ScoreParams,
     limits: Limits,
     top: int = 0,
+    blocks: Blocks | None = None,
 ) -> Iterator[Score]:
-    """A score for each pair, in their order, as they are finished."""
+    """A score for each pair, in their order, as they are finished.
+
+    Of a model in blocks, whose method is the chain, a token's block is masked to its end and what
+    is behind that is not there, as when the model writes.
+    """
     plans = [_plan(pair, how) for pair in pairs]
 
     def rows() -> Iterator[Masked]:
@@ -97,11 +103,20 @@ def score_pairs(
             prompt, answer = (np.asarray(ids, dtype=np.int64) for ids in (pair.prompt, pair.answer))
             for number, mask in enumerate(plan.masks):
                 wanted = None if plan.wanted is None else plan.wanted[number]
-                yield Masked(prompt, answer, mask, how.cfg_scale, wanted)
+                whole = Masked(prompt, answer, mask, how.cfg_scale, wanted)
+                yield whole if blocks is None else _up_to_its_block(whole, number, blocks)
 
     found = score_all(runner, rows(), limits, top)
     for pair, plan in zip(pairs, plans, strict=True):
         yield _together(pair, plan, how, [next(found) for _ in plan.masks])
+
+
+def _up_to_its_block(row: Masked, at: int, blocks: Blocks) -> Masked:
+    """The row of a chain that asks for the token `at`, cut or filled to the end of its block."""
+    first, offset = len(row.prompt), blocks.offset(len(row.prompt))
+    cells = ((first + at + offset) // blocks.length + 1) * blocks.length - offset - first
+    answer = np.pad(row.answer[:cells], (0, max(0, cells - len(row.answer))))
+    return replace(row, answer=answer, mask=np.arange(cells) >= at, blocks=(blocks.length, offset))
 
 
 def draw_masks(length: int, draws: int, random: np.random.Generator) -> np.ndarray:

@@ -22,6 +22,7 @@ class Masked:
     mask: np.ndarray  # (L,) bool
     cfg_scale: float = 0.0
     wanted: np.ndarray | None = None  # (n,) int64, of the masked ones; None: all of them
+    blocks: tuple[int, int] | None = None  # as in RowInput
 
     @property
     def read(self) -> np.ndarray:
@@ -30,7 +31,7 @@ class Masked:
 
     def input(self, mask_token: int) -> RowInput:
         canvas = np.where(self.mask, mask_token, self.answer)
-        return RowInput(self.prompt, canvas, self.read, self.cfg_scale)
+        return RowInput(self.prompt, canvas, self.read, self.cfg_scale, blocks=self.blocks)
 
     @property
     def reads(self) -> int:

@@ -101,7 +101,7 @@ class Scorer:
         self, asks: list[Ask], how: ScoreParams, top: int, left: threading.Event
     ) -> list[tuple[dict[str, Any], Score]]:
         llm, engine = self._service.llm, self._service.engine
-        refuse_blocks(llm.checkpoint.blocks)
+        refuse_blocks(llm.checkpoint.blocks, how.method)
 
         def turn(work: Callable[[], T]) -> T:
             if left.is_set():

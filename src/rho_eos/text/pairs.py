@@ -33,7 +33,6 @@ def as_pair(preparer: Preparer, item: Any, raw: bool = False) -> Pair:
     The two are encoded apart, as a model sees them that writes the answer. A text without a prompt
     stands behind what begins a document.
     """
-    refuse_blocks(preparer.checkpoint.blocks)
     encoder = preparer.encoder
     if isinstance(item, Mapping):
         rest = {name: value for name, value in item.items() if name != "answer"}
@@ -60,9 +59,11 @@ def as_pair(preparer: Preparer, item: Any, raw: bool = False) -> Pair:
     return Pair(before, ids)
 
 
-def refuse_blocks(blocks: Blocks | None) -> None:
-    if blocks is not None:
+def refuse_blocks(blocks: Blocks | None, method: str = "bound") -> None:
+    """A model in blocks has the one score that follows from how it writes."""
+    if blocks is not None and method != "chain":
         raise UserError(
-            "a block diffusion model has no likelihood here: it is estimated from answers that "
-            "are masked anywhere, but such a model was trained to see finished blocks only"
+            "a block diffusion model has no likelihood of this kind: tokens are hidden anywhere, "
+            "but such a model was trained to see finished blocks only; its scores are method chain",
+            "method",
         )
