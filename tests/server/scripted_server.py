@@ -105,10 +105,12 @@ def chat_body(content: str = "?", **fields: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(runner: ControlledRunner, max_rows: int = 32, **config: Any) -> Iterator[Scripted]:
-    """Start a server around `runner`, end it in an orderly way."""
+def serving(
+    runner: ControlledRunner, max_rows: int = 32, llm: Any = None, **config: Any
+) -> Iterator[Scripted]:
+    """Start a server around `runner`, or around a real model, and end it in an orderly way."""
     settings = ServerConfig(**{"drain_seconds": 5.0, **config})
-    service = Service(ScriptedLLM(runner, max_rows), settings)  # type: ignore[arg-type]
+    service = Service(llm or ScriptedLLM(runner, max_rows), settings)
     server = uvicorn.Server(uvicorn_config(service))
     listener = listen("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))

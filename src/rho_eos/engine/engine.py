@@ -167,7 +167,8 @@ class Engine:
         output comes from one model, and says from which one.
 
         Returns:
-            What will be the new `weights_version`, or the error that the change raised.
+            What will be the new `weights_version`, or the error that the change raised. Cancelled
+            before that, it is not made.
         """
         promised: Future[int] = Future()
         with self._turn:
@@ -183,6 +184,8 @@ class Engine:
     def _make_changes(self) -> None:
         while self._changes:
             change, promised = self._changes.popleft()
+            if not promised.set_running_or_notify_cancel():
+                continue  # whoever asked has given it up
             try:
                 change()
             except BaseException as error:

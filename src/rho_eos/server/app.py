@@ -26,6 +26,8 @@ from rho_eos.server.responses import CHAT, COMPLETION, Shape, text_events, whole
 from rho_eos.server.scores import Scorer
 from rho_eos.server.service import Service
 from rho_eos.server.stream import EventStream, unless_disconnected
+from rho_eos.server.weights import PATH as WEIGHTS
+from rho_eos.server.weights import add_weights
 
 STATIC = Path(__file__).parent / "static"
 
@@ -61,10 +63,16 @@ def create_app(service: Service) -> FastAPI:
     errors.install(app, service.metrics.outcomes.labels("invalid").inc)
     _add_generation(app, service)
     _add_facts(app, service)
+    own_keys, own_limits = {}, {}
+    if key := config.key_of_weights():
+        add_weights(app, service)
+        own_keys[WEIGHTS] = key
+        own_limits[WEIGHTS] = (config.max_weights_bytes, config.deadline_seconds)
     app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), name="static")
     # The last one added is the outermost.
-    app.add_middleware(BodyLimit, max_bytes=config.max_body_bytes, seconds=config.body_seconds)
-    app.add_middleware(KeyCheck, keys=config.keys(), docs=config.docs)
+    limits = (config.max_body_bytes, config.body_seconds)
+    app.add_middleware(BodyLimit, *limits, own=own_limits)
+    app.add_middleware(KeyCheck, keys=config.keys(), docs=config.docs, own=own_keys)
     if config.cors_origin:
         app.add_middleware(
             CORSMiddleware,

@@ -14,6 +14,7 @@ from rho_eos.base.small_files import read_small
 from rho_eos.decoding.params import LONGEST
 
 API_KEY_VARIABLE = "RHO_EOS_API_KEY"
+WEIGHTS_KEY_VARIABLE = "RHO_EOS_WEIGHTS_KEY"
 MONTH = 31 * 24 * 3600.0  # in seconds; the longest time that any setting takes
 
 
@@ -31,6 +32,18 @@ class ServerConfig(Settings):
         (), f"key that clients must send; repeatable, also {API_KEY_VARIABLE} (comma-separated)"
     )
     api_key_file: str | None = setting(None, "file with one such key on each line", min_length=1)
+    weights_key: str | None = setting(
+        None,
+        f"key with which a trainer may replace the weights (POST /v1/weights; also "
+        f"{WEIGHTS_KEY_VARIABLE}); without one there is no such route",
+        min_length=1,
+    )
+    weights_folder: str | None = setting(
+        None, "folder from which POST /v1/weights may read weights by path", min_length=1
+    )
+    max_weights_bytes: int = setting(
+        2**31, "largest body of POST /v1/weights; beyond, status 413", ge=1, le=2**40
+    )
     cors_origin: Texts = setting((), "web origin whose pages may call; repeatable")
     allowed_host: Texts = setting(
         (), "name that clients may call this server by; repeatable, *.example.org and * are any"
@@ -78,6 +91,13 @@ class ServerConfig(Settings):
         names = all(re.fullmatch(r"\*|(\*\.)?[^*\s]+", host) for host in self.allowed_host)
         self._check("allowed_host", names, "names, *.name or *")
         return self
+
+    def key_of_weights(self, environment: Mapping[str, str] = os.environ) -> str | None:
+        """The key of whoever may replace the weights; None: nobody may."""
+        key = (self.weights_key or environment.get(WEIGHTS_KEY_VARIABLE, "")).strip()
+        if key and key in self.keys(environment):
+            raise UserError("weights_key is also an api_key, but takes one of its own")
+        return key or None
 
     def keys(self, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
         """All accepted keys, from wherever they were given. None at all means no key is needed."""

@@ -8,7 +8,7 @@ import re
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from urllib.parse import urlsplit
 
@@ -126,10 +126,18 @@ class KeyCheck(Layer):
         app: What is behind this check.
         keys: All keys that are accepted.
         docs: Whether the page at /docs and what it reads are open, too.
+        own: Paths that take a key of their own, and none of the others.
     """
 
-    def __init__(self, app: ASGIApp, keys: Iterable[str], docs: bool) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Iterable[str],
+        docs: bool,
+        own: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(app)
+        self.own = {path: [key.encode()] for path, key in (own or {}).items()}
         self.keys = [key.encode() for key in keys]
         self.open_paths = (*_OPEN_PATHS, DOCS, "/openapi.json") if docs else _OPEN_PATHS
 
@@ -137,8 +145,9 @@ class KeyCheck(Layer):
         path, headers = scope["path"], Headers(scope=scope)
         scheme, _, key = headers.get("authorization", "").partition(" ")
         offered = key.strip().encode()
-        matches = [hmac.compare_digest(offered, key) for key in self.keys]
-        known = not self.keys or (scheme.lower() == "bearer" and any(matches))
+        keys = self.own.get(path, self.keys)
+        matches = [hmac.compare_digest(offered, key) for key in keys]
+        known = not keys or (scheme.lower() == "bearer" and any(matches))
         if not (known or path in self.open_paths or path.startswith("/static/")):
             message = "a valid API key is needed: send it as 'Authorization: Bearer …'"
             bearer = {"WWW-Authenticate": "Bearer"}
@@ -152,10 +161,16 @@ class BodyLimit(Layer):
     What still comes of a body after it was refused is thrown away by uvicorn.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, seconds: float) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_bytes: int,
+        seconds: float,
+        own: Mapping[str, tuple[int, float]] | None = None,
+    ) -> None:
         super().__init__(app)
-        self.max_bytes = max_bytes
-        self.seconds = seconds
+        self.limits = (max_bytes, seconds)
+        self.own = own or {}  # bytes and seconds of paths whose bodies are no JSON
         self.max_containers = max(_FEW_CONTAINERS, max_bytes // _BYTES_PER_CONTAINER)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -165,15 +180,17 @@ class BodyLimit(Layer):
             message = "Content-Length and Transfer-Encoding do not go together"
             raise ApiError(400, message, "invalid_value", headers=_CLOSE)
         reads = scope["method"] not in ("GET", "HEAD", "OPTIONS")
+        max_bytes, seconds = self.own.get(scope["path"], self.limits)
         try:
-            async with asyncio.timeout(self.seconds):
-                body = await self._read(receive) if reads else b""
+            async with asyncio.timeout(seconds):
+                body = await self._read(receive, max_bytes) if reads else b""
         except TimeoutError:
-            late = f"the request was not sent within {self.seconds:g} seconds"
+            late = f"the request was not sent within {seconds:g} seconds"
             raise ApiError(408, late, "too_slow", headers=_CLOSE) from None
         if body is None:
             return  # the client left while it was sending
-        if body.count(b"[") + body.count(b"{") > self.max_containers:
+        is_json = scope["path"] not in self.own
+        if is_json and body.count(b"[") + body.count(b"{") > self.max_containers:
             raise bad_request(f"the body holds more than {self.max_containers} lists and objects")
         whole = iter([{"type": "http.request", "body": body, "more_body": False}])
 
@@ -182,7 +199,7 @@ class BodyLimit(Layer):
 
         await self.app(scope, receive_again, send)
 
-    async def _read(self, receive: Receive) -> bytes | None:
+    async def _read(self, receive: Receive, max_bytes: int) -> bytes | None:
         body, more = bytearray(), True
         while more:
             message = await receive()
@@ -190,7 +207,7 @@ class BodyLimit(Layer):
                 return None
             body += message.get("body", b"")
             more = message.get("more_body", False)
-            if len(body) > self.max_bytes:
-                limit = f"the body is larger than the limit of {self.max_bytes} bytes"
+            if len(body) > max_bytes:
+                limit = f"the body is larger than the limit of {max_bytes} bytes"
                 raise ApiError(413, limit, "body_too_large")
         return bytes(body)

@@ -128,6 +128,7 @@ def usage(prompt_tokens: int, outputs: Sequence[Output]) -> dict[str, Any]:
         "rho_eos": {
             **{name: total(name) for name in _COUNTED},
             "tokens_per_forward": total("committed") / max(1, total("nfe")),
+            "weights_version": min((output.weights_version for output in outputs), default=0),
         },
     }
 
