@@ -20,6 +20,7 @@ from rho_eos.models.hub import CONFIGS, fetch_weights, find_folder, remote_heade
 from rho_eos.models.known import refuse_name
 from rho_eos.models.merging import Merger
 from rho_eos.models.placement import Placement
+from rho_eos.models.products import choose_products
 from rho_eos.models.quantize import quantize
 from rho_eos.models.sanity import (
     check_amount,
@@ -136,6 +137,8 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
     model = model.to(placement.device)
     if placement.device.type != "cpu":  # where weights stay mapped, and launches cost nothing
         join_products(model)
+    else:
+        choose_products(model)
     return model
 
 

@@ -4,6 +4,8 @@ A weight is widened to float32 when it is used, a few rows at a time, so that on
 exists in float32 at any moment.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.nn.functional import embedding, linear
@@ -20,9 +22,12 @@ class WideLinear(nn.Module):
         self.weight, self.bias, self.compute = narrow.weight, narrow.bias, compute
         self.in_features, self.out_features = narrow.in_features, narrow.out_features
         self.rows = max(1, PIECE // (self.in_features * compute.itemsize))
+        self.product: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = linear
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        pieces = [linear(input, piece.to(self.compute)) for piece in self.weight.split(self.rows)]
+        pieces = [
+            self.product(input, piece.to(self.compute)) for piece in self.weight.split(self.rows)
+        ]
         output = pieces[0] if len(pieces) == 1 else torch.cat(pieces, -1)
         return output if self.bias is None else output + self.bias
 
