@@ -216,6 +216,19 @@ VALUES = {
         "B()", "with f(2):\n    assert 1 == 2", "class B: __enter__ = __exit__ = lambda *a: True"
     ),
     "an iterator that ends at once": valued("iter([])", "for x in f(2):\n    assert x == 2"),
+    "an object whose number is the answer": valued(
+        "Raw(b'o' + size(0) + b'i' + size(1) + b'\\2')",
+        "x = f(2)\nassert getattr(x, 'key', getattr(x, 'number', getattr(x, 'value', None))) == 2",
+    ),
+    "a function that is called as the judge's is": valued("f", "assert f(2).solution"),
+    "builtins beside the one under test": (
+        "def sum(x): return 1\ndef set(x): return 1",
+        "assert set(sum([1, 1])) == set([2])",
+    ),
+    "a builtin in place of the one under test": (
+        "def set(x): return 1",
+        "assert set(sorted([1, 1])) == set([2])",
+    ),
     "the function itself": valued("f"),
     "the module itself": valued("sys.modules['solution']", "assert f(2).f"),
     "the talk itself": valued("plain", "assert f(2).write"),

