@@ -17,7 +17,7 @@ from rho_eos.engine.request import Handle
 from rho_eos.engine.runner import ModelRunner
 from tests.drawn import EVERY_CACHE, RULES, policies_for
 from tests.gpu.pretend import pretend_gpu
-from tests.gpu.steps import PROMPT, SPECIAL, loaded
+from tests.gpu.steps import PROMPT, SPECIAL, ledgers, loaded, rows
 from tests.reference.random_llada import random_llada
 from tests.requests import request
 
@@ -102,3 +102,34 @@ def test_a_cache_without_room_on_the_device_fails_nothing(fits: bool) -> None:
     assert [output.canvas_token_ids for output in outputs] == wanted
     assert engine.scheduler.max_positions == 16384
     assert (runner.stores.refused == 0) == fits
+
+
+def test_top_p_that_needs_more_of_the_vocabulary_looks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second wait, and the tokens of a look at the whole vocabulary."""
+    flat = {"temperature": 3.0, "top_p": 0.97, "seed": 5, "max_new_tokens": 24}
+    sharp = {"temperature": 0.2, "top_p": 0.5, "seed": 5, "max_new_tokens": 24}
+    asked = [DecodeParams(**flat), DecodeParams(**sharp), DecodeParams(max_new_tokens=24)]
+    wanted = decode(ModelRunner(random_llada(seed=1), SPECIAL), asked)
+    monkeypatch.setattr("rho_eos.engine.statistics.LIKELIEST", 12)  # of 40 tokens
+    for params, waits in (({**flat, "top_p": 0.2}, 1), (flat, 2)):
+        with pretend_gpu() as gpu:
+            [step] = ledgers(gpu, loaded(random_llada(seed=1)), rows(3, **params), 1)
+        assert step.syncs == waits, step.by_line()
+    with pretend_gpu():
+        assert decode(loaded(random_llada(seed=1)), asked) == wanted
+
+
+def test_logits_are_made_in_few_chunks_where_there_is_memory() -> None:
+    """And in the chunks that were asked for once it has run out."""
+    counts = []
+    for memory in (10**9, 10**4):
+        with pretend_gpu(memory=memory) as gpu:
+            runner = loaded(random_llada(seed=1))
+            runner.chunk = 16
+            batch = rows(4, policy="fixed", initial_length=64, max_new_tokens=64)
+            [step] = ledgers(gpu, runner, batch, 1)
+        heads = [each for each in step.kernels if each.line.startswith("engine/runner")]
+        counts.append(len(heads))
+    assert counts[0] == 1 < counts[1]

@@ -61,23 +61,33 @@ def joined(parts: list[Draws]) -> Draws:
     )
 
 
-def choose(logits: torch.Tensor, draws: Draws) -> tuple[torch.Tensor, torch.Tensor]:
+def choose(
+    logits: torch.Tensor, draws: Draws, looked_at: int | None = LIKELIEST
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """(n,) tokens for (n, vocabulary) logits in which what is forbidden is -inf, and how probable
-    it was that each is drawn: after temperature, top_k and top_p, 1 where nothing is drawn."""
+    it was that each is drawn: after temperature, top_k and top_p, 1 where nothing is drawn.
+
+    On a GPU top_k and top_p look at `looked_at` of the likeliest tokens (None: at all), and what
+    needed more is flagged in the third, (n,) bool: whoever reads it waits for the device.
+    """
     chosen = argmax(logits)
     share = torch.ones(len(logits), device=logits.device)
+    beyond = None
     sampled = np.flatnonzero(draws.temperature > 0)
     if len(sampled):
         everywhere = len(sampled) == len(logits)
         index = to_device(sampled, logits.device)
         scores = logits if everywhere else logits[index]
-        chosen[index], share[index] = _draw(scores, draws, sampled)
-    return chosen, share
+        chosen[index], share[index], of_drawn = _draw(scores, draws, sampled, looked_at)
+        if of_drawn is not None:
+            beyond = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+            beyond[index] = of_drawn
+    return chosen, share, beyond
 
 
 def _draw(
-    logits: torch.Tensor, draws: Draws, rows: np.ndarray
-) -> tuple[torch.Tensor, torch.Tensor]:
+    logits: torch.Tensor, draws: Draws, rows: np.ndarray, looked_at: int | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     def column(values: np.ndarray) -> torch.Tensor:
         return to_device(values[rows], logits.device)[:, None]
 
@@ -85,13 +95,18 @@ def _draw(
     # exp((l - max) / T): the largest is 1, so nothing overflows however cold it is.
     weights = (logits - logits.amax(-1, keepdim=True)).div_(temperature).exp_()
     limited = np.flatnonzero((draws.top_k[rows] > 0) | (draws.top_p[rows] < 1))
+    beyond = None
     if len(limited):
         index = to_device(limited, logits.device)
         few = weights if len(limited) == len(rows) else weights[index]
-        own = rows[limited]
-        weights[index] = keep_likeliest(few, draws.top_k[own], draws.top_p[own])
+        own = draws.top_k[rows[limited]], draws.top_p[rows[limited]]
+        if logits.device.type == "cpu":
+            weights[index] = keep_likeliest(few, *own)
+        else:
+            beyond = torch.zeros(len(rows), dtype=torch.bool, device=logits.device)
+            weights[index], beyond[index] = _among_likeliest(few, *own, looked_at)
     token = inverse_cdf(weights, column(draws.uniform))
-    return token, weights.gather(-1, token[:, None])[:, 0] / weights.sum(-1)
+    return token, weights.gather(-1, token[:, None])[:, 0] / weights.sum(-1), beyond
 
 
 def keep_likeliest(
@@ -100,13 +115,25 @@ def keep_likeliest(
     """(n, vocabulary) with weight 0 for all but the top_k likeliest, of these all but the first
     top_p; the leftmost among equals, and the token that crosses top_p still belongs to the set.
 
-    A vocabulary is long and the set is short as a rule, so on a CPU only the likeliest are put in
-    order; rows whose set goes beyond these are done again with all of it. A GPU sorts all at once:
-    there, asking which rows need it would take longer.
+    A vocabulary is long and the set is short as a rule, so only the likeliest are put in order;
+    rows whose set goes beyond these are done again with all of it.
     """
+    result, flags = _among_likeliest(weights, top_k, top_p, looked_at)
+    beyond = np.flatnonzero(flags.numpy())
+    if len(beyond):
+        index = torch.from_numpy(beyond)
+        again, _ = _among_likeliest(weights[index], top_k[beyond], top_p[beyond], None)
+        result[index] = again
+    return result
+
+
+def _among_likeliest(
+    weights: torch.Tensor, top_k: np.ndarray, top_p: np.ndarray, looked_at: int | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `keep_likeliest` returns, and (n,) bool where `looked_at` tokens were not enough."""
     on_cpu = weights.device.type == "cpu"
     vocabulary = weights.shape[-1]
-    looked_at = min(vocabulary, max(looked_at, int(top_k.max()))) if on_cpu else vocabulary
+    looked_at = min(vocabulary, max(looked_at or vocabulary, int(top_k.max())))
     ranked = weights.topk(looked_at).values
     most = np.where(top_k > 0, np.minimum(top_k, vocabulary), vocabulary)
     at_most = to_device(most, weights.device)[:, None]
@@ -122,11 +149,7 @@ def keep_likeliest(
     result = torch.where(weights < last, 0, weights)
     if not on_cpu or (equals.sum(-1, keepdim=True) > spare).numpy().any():
         result.masked_fill_(equals & (equals.cumsum(-1) > spare), 0)
-    beyond = np.flatnonzero((kept > looked_at).numpy()) if on_cpu else ()
-    if len(beyond):
-        index = torch.from_numpy(beyond)
-        result[index] = keep_likeliest(weights[index], top_k[beyond], top_p[beyond], vocabulary)
-    return result
+    return result, kept[:, 0] > looked_at
 
 
 def inverse_cdf(weights: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
@@ -151,9 +174,11 @@ def inverse_cdf(weights: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
 def argmax(scores: torch.Tensor) -> torch.Tensor:
     """(n,) for (n, vocabulary), the leftmost among equals.
 
-    In two passes as well. The first is vectorised also on a CPU, where torch's own argmax takes
-    four times as long.
+    On a CPU in two passes as well: the first is vectorised, where torch's own argmax takes four
+    times as long.
     """
+    if scores.device.type != "cpu":
+        return scores.argmax(-1)
     blocks = scores.unflatten(-1, (-1, _block_size(scores.shape[-1])))
     best = blocks.amax(-1).argmax(-1)
     inside = blocks[torch.arange(len(scores), device=scores.device), best].argmax(-1)

@@ -39,6 +39,9 @@ class Costly(Protocol):
         """Of these, where logits over the vocabulary are made."""
 
 
+#: Tensors of the size of a chunk that exist at once: logits as they come and in float32, and what
+#: sampling makes of them.
+LOGITS_HELD = 4
 Item = TypeVar("Item", bound=Costly)
 Result = TypeVar("Result")
 
@@ -62,8 +65,9 @@ class ModelRunner:
         self.varlen = wants_varlen_kernel(self.device, model.dtype)
         self.weights_version = -1  # when blocks were last kept for other requests
         self.in_model = Stopwatch()  # layers and vocabulary projection
-        vocabulary = model.lm_head.out_features
+        vocabulary = self.vocabulary = model.lm_head.out_features
         self.chunk = max(1, logits_megabytes * 2**20 // (vocabulary * 4))
+        self.larger_chunk: int | None = None  # where there is memory for it
         layers = _weights_of_layers(model)
         self.largest_weight = max(layers, default=0)
         self.weights_per_position = sum(layers)
@@ -76,8 +80,10 @@ class ModelRunner:
             self._make_room(rows)
             return self.shared(self._predict, rows)
         except Exception as error:
-            if self.stores is not None and is_out_of_memory(error):
-                self.stores.prefixes.shrink(0)  # what nobody needs now makes room first
+            if is_out_of_memory(error):
+                self.larger_chunk = 0
+                if self.stores is not None:
+                    self.stores.prefixes.shrink(0)  # what nobody needs now makes room first
             raise
 
     def shared(
@@ -180,8 +186,11 @@ class ModelRunner:
         asked = [(row, each) for row in rows for each in row.forward.asked]
         batch = self.pack([each.input for _, each in asked])
         statistics = Statistics(asked, batch, self.special, self.device)
-        for part, logits in self.logits(batch, parallel, self._kept(asked)):
+        parts = self._parts(len(batch.read_at), parallel)
+        for part, logits in self.logits(batch, parallel, self._kept(asked), parts):
             statistics.read(part, logits)
+            if part is parts[-1]:
+                parts += statistics.unsettled(parts)
         found = iter(statistics.predictions())
         together = [list(islice(found, len(row.forward.asked))) for row in rows]
         return [replace(own, probes=tuple(probes)) for own, *probes in together]
@@ -190,14 +199,17 @@ class ModelRunner:
         return pack(inputs, self.model.prediction_shift, self.special.mask)
 
     def logits(
-        self, batch: PackedBatch, parallel: int = 1, kept: Kept | None = None
+        self,
+        batch: PackedBatch,
+        parallel: int = 1,
+        kept: Kept | None = None,
+        parts: Sequence[slice] | None = None,
     ) -> Iterator[tuple[slice, torch.Tensor]]:
-        """(chunk, vocabulary) for one chunk of the wanted positions after the other, guided."""
+        """(chunk, vocabulary) for one chunk of the wanted positions after the other, guided; for
+        `parts` of them where these are given, to which may be added on the way."""
         hidden = self._hidden_states(batch, parallel, kept)
         wanted, unconditional = hidden.split((len(batch.read_at), len(batch.unconditional_at)))
-        chunk = max(1, self.chunk // parallel)
-        for start in range(0, len(wanted), chunk):
-            part = slice(start, min(start + chunk, len(wanted)))
+        for part in self._parts(len(wanted), parallel) if parts is None else parts:
             logits = self._project(wanted[part], parallel)
             first, last = np.searchsorted(batch.guided, (part.start, part.stop))
             if first < last:
@@ -206,6 +218,18 @@ class ModelRunner:
                 scale = self._on_device(batch.cfg_scale[first:last])[:, None]
                 logits[inside] = guided(logits[inside], without, scale)
             yield part, logits
+
+    def _parts(self, count: int, parallel: int) -> list[slice]:
+        """So many positions in chunks whose logits may be held at once. A GPU may hold more than it
+        was allowed, up to an eighth of what was free when it first had to choose: each chunk is
+        dozens of kernels."""
+        chunk = max(1, self.chunk // parallel)
+        if self.device.type == "cuda" and count > chunk:
+            if self.larger_chunk is None:
+                free = torch.cuda.mem_get_info(self.device)[0] // (8 * LOGITS_HELD)
+                self.larger_chunk = free // (4 * self.vocabulary)
+            chunk = max(chunk, self.larger_chunk)
+        return [slice(start, min(start + chunk, count)) for start in range(0, count, chunk)]
 
     def _hidden_states(self, batch: PackedBatch, parallel: int, kept: Kept | None) -> torch.Tensor:
         """(n + g, hidden): the last layer's output where it is read."""

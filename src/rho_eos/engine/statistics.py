@@ -11,14 +11,14 @@ import torch
 
 from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.prediction import Needs, Prediction
-from rho_eos.decoding.sampling import choose, draws_for, joined, to_device
+from rho_eos.decoding.sampling import LIKELIEST, choose, draws_for, joined, to_device
 from rho_eos.engine.batch import PackedBatch
 from rho_eos.engine.constrained import constrained
 from rho_eos.engine.forward import Asked
 from rho_eos.engine.row import Row
 
 #: Columns of what is kept of a position. A token id is exact in float32 up to 2^24.
-TOKEN, CONFIDENCE, DRAWN, EOS, ENTROPY, MARGIN, EXPECTED = range(COLUMNS := 7)
+TOKEN, CONFIDENCE, DRAWN, EOS, ENTROPY, MARGIN, EXPECTED, UNSETTLED = range(COLUMNS := 8)
 
 
 class Statistics:
@@ -68,6 +68,13 @@ class Statistics:
         hideable = dict.fromkeys((special.mask, *special.ends))
         hideable |= dict.fromkeys(stop for row, _ in asked for stop in row.special.stops)
         self.never_or_later = to_device(np.array([*hideable]), device)
+        self.found: np.ndarray | None = None  # on the host
+        # How many of the likeliest tokens top_k and top_p look at. Where others change logits, who
+        # are asked once, they look at all (None).
+        changed = any(form is not None for form in self.forms) or any(
+            row.handle.request.processors for row, _ in asked
+        )
+        self.looked_at = None if changed else LIKELIEST
         # Behind the columns of everybody come the likeliest tokens, then their probabilities.
         self.kept = torch.zeros((len(batch.positions), COLUMNS + 2 * self.top), device=device)
         expected = [each.tokens for _, each in asked]
@@ -89,7 +96,9 @@ class Statistics:
         kept = self.kept[part]
         # What may not be chosen keeps its share of the softmax: it is hidden only for the choice.
         hidden_columns = self._hide(part, logits)
-        token, kept[:, DRAWN] = choose(logits, self.draws.at(part))
+        token, kept[:, DRAWN], beyond = choose(logits, self.draws.at(part), self.looked_at)
+        if beyond is not None:
+            kept[:, UNSETTLED] = beyond
         asks = self._index(self.asks_margin[part])
         best_two = logits[asks].topk(2).indices if len(asks) else None
         # Not finite where the logits hold NaN or infinity, or where nothing is left to choose.
@@ -118,9 +127,21 @@ class Statistics:
             expected = to_device(self.expected[part], self.device)[asks]
             kept[asks, EXPECTED] = probabilities[asks, expected]
 
+    def unsettled(self, parts: Sequence[slice]) -> list[slice]:
+        """Bring to the host what was found. Those parts are returned that are to be read once more,
+        because top_k or top_p need to look at more tokens than they did. Few ever do."""
+        self.found = self.kept.cpu().numpy()
+        flags = self.found[:, UNSETTLED] > 0
+        again = [part for part in parts if flags[part].any()] if self.looked_at else []
+        self.looked_at = None
+        return again
+
     def predictions(self) -> list[Prediction]:
         """That of every canvas, in their order."""
-        kept = np.split(self.kept.cpu().numpy(), self.batch.starts[1:])
+        if self.found is None:
+            self.unsettled(())
+        assert self.found is not None
+        kept = np.split(self.found, self.batch.starts[1:])
         found = [
             self._prediction(row.needs, each, wanted, own)
             for (row, each), wanted, own in zip(self.asked, self.wanted, kept, strict=True)
