@@ -14,6 +14,7 @@ from transformers import AutoModelForMaskedLM
 import rho_eos.models.auto  # noqa: F401  registers the families
 from rho_eos.base.errors import UserError
 from rho_eos.engine.runner import ModelRunner
+from rho_eos.models.layer import JoinedBytes, join_products
 from rho_eos.models.quantize import KINDS, check_available, quantize, sums_exactly
 from tests.gpu.pretend import on_gpu, pretend_gpu
 from tests.gpu.steps import SPECIAL, ledgers, rows
@@ -64,11 +65,33 @@ def test_a_step_waits_once_whatever_the_checkpoint_is_stored_in(
     with pretend_gpu() as gpu:
         model = random_llada(seed=1, layers=layers).to(stored)
         quantize(model, kind, CUDA, BF16)
-        runner = ModelRunner(on_gpu(model), SPECIAL)
+        join_products(on_gpu(model))
+        runner = ModelRunner(model, SPECIAL)
         _, *steps = ledgers(gpu, runner, rows(8, cache=cache, early_stop=False), 3)
     for step in steps:
         assert step.syncs == 1 and torch.float64 not in step.dtypes, step.by_line()
-        assert step.launches("models/quantize") <= 7 * KERNELS[kind] * layers, step.by_line()
+        assert step.launches("models/quantize") <= 4 * KERNELS[kind] * layers, step.by_line()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+@torch.inference_mode()
+def test_layers_with_one_input_are_one_product(kind: str, bias: bool) -> None:
+    torch.manual_seed(0)
+    inputs = torch.randn(1, 20, 64).bfloat16()
+    with pretend_gpu() as gpu, torch.inference_mode(False):
+        plain = [nn.Linear(64, out, bias=bias).bfloat16() for out in (32, 16, 40)]
+        apart = [KINDS[kind](each.requires_grad_(False), BF16, CUDA) for each in plain]
+        moved = inputs.to(CUDA)
+        wanted = [layer(moved).cpu() for layer in apart]
+        joined = JoinedBytes(apart)
+        ledger = gpu.new_ledger()
+        found = joined(moved)
+        assert len(ledger.kernels) <= KERNELS[kind] and ledger.syncs == 0, ledger.by_line()
+        assert torch.equal(found.cpu(), torch.cat(wanted, -1))
+        assert joined.fits(*apart), "each is a view of the whole"
+        after = [layer(moved).cpu() for layer in apart]
+    assert all(torch.equal(a, b) for a, b in zip(after, wanted, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from torch.nn.functional import linear, pad, rms_norm
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
+from rho_eos.models.quantize import QuantizedLinear, side_by_side
+
 #: transformers' layers whose parts mean what we take them for.
 _ATTENTION = ("Llama", "Qwen2", "Qwen3", "Qwen3Moe", "Glm4Moe")
 _MLP = _ATTENTION
@@ -26,7 +28,7 @@ class Joined:
     """
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
-        self.layers = tuple(layers)
+        self.layers: tuple[Any, ...] = tuple(layers)
         self.sizes = [layer.out_features for layer in layers]
         self.weight, self.bias = (self._join(name) for name in ("weight", "bias"))
         self.addresses = [self._address(layer) for layer in layers]
@@ -52,8 +54,22 @@ class Joined:
         return whole
 
     @staticmethod
-    def _address(layer: nn.Linear) -> tuple[int, int]:
+    def _address(layer: Any) -> tuple[int, int]:
         return layer.weight.data_ptr(), 0 if layer.bias is None else layer.bias.data_ptr()
+
+
+class JoinedBytes(Joined):
+    """The same of quantised layers: their input is rounded to bytes once for all of them."""
+
+    def __init__(self, layers: Sequence[QuantizedLinear]) -> None:
+        self.layers = tuple(layers)
+        self.sizes = [layer.out_features for layer in layers]
+        self.whole = side_by_side(layers)
+        self.addresses = [self._address(layer) for layer in layers]
+
+    def __call__(self, input: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.whole(input)
+        return output
 
 
 def join_products(model: nn.Module) -> None:
@@ -66,6 +82,8 @@ def join_products(model: nn.Module) -> None:
 
 
 def _joined(*layers: Any) -> Joined | None:
+    if all(isinstance(layer, QuantizedLinear) and layer.joins(layers[0]) for layer in layers):
+        return JoinedBytes(layers)
     plain = all(type(layer) is nn.Linear for layer in layers)
     alike = plain and len({(layer.bias is None, layer.weight.dtype) for layer in layers}) == 1
     return Joined(layers) if alike else None

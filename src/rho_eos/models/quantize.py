@@ -16,7 +16,8 @@ Weights are quantised one after the other out of a memory-mapped file, so that t
 use is the quantised model and one weight.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cache
 from itertools import product
 from typing import Any, Protocol, runtime_checkable
@@ -83,6 +84,12 @@ class QuantizedLinear(nn.Module):
         else:
             torch.addcmul(self.bias, exact, self.scale, out=output)
         return output.view(*input.shape[:-1], self.out_features)
+
+    def joins(self, other: "QuantizedLinear") -> bool:
+        """Whether it can be one product with another layer of the same input, on a GPU."""
+        alike = type(self) is type(other) and self.in_features == other.in_features
+        both = (self.bias is None) == (other.bias is None)
+        return alike and both and not self.more_out and self.scale.device.type != "cpu"
 
     def values(self, dtype: torch.dtype) -> torch.Tensor:
         """(out, in): the weight as numbers."""
@@ -204,6 +211,33 @@ class Int4Linear(QuantizedLinear):
 
     def _bytes(self) -> torch.Tensor:
         return torch.cat([self._tile(number).t() for number in range(len(self.weight))])
+
+
+def side_by_side(layers: Sequence[QuantizedLinear]) -> QuantizedLinear:
+    """One layer with the outputs of several, of which each becomes a view."""
+    whole = copy(layers[0])
+    whole._parameters, whole._buffers = {}, {}
+    whole.out_features = sum(layer.out_features for layer in layers)
+    for name, old in [*layers[0].named_parameters(), *layers[0]._buffers.items()]:
+        if old is None:
+            whole.register_buffer(name, None)
+            continue
+        # Outputs are the first of a weight's dimensions in memory, and the second where it is used.
+        parts = [getattr(layer, name) for layer in layers]
+        outputs = 0 if old.ndim < 2 else 1
+        turned = outputs == 1 and old.ndim == 2
+        together = torch.cat(
+            [part.t() if turned else part for part in parts], 0 if turned else outputs
+        )
+        together = together.t() if turned else together
+        sizes = [part.shape[outputs] for part in parts]
+        views = together.split(sizes, outputs)
+        for module, kept in zip((whole, *layers), (together, *views), strict=True):
+            if isinstance(old, nn.Parameter):
+                setattr(module, name, nn.Parameter(kept, requires_grad=False))
+            else:
+                module.register_buffer(name, kept)
+    return whole
 
 
 def _to_codes(
