@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,9 +19,11 @@ from rho_eos.base.errors import UserError, needs_extra, shown
 from rho_eos.base.fingerprint import fingerprint
 from rho_eos.models.family import Family
 from rho_eos.models.hub import CONFIGS, fetch_weights, find_folder, remote_headers
-from rho_eos.models.names import WeightNames
 from rho_eos.models.sanity import check_files, read_json
 from rho_eos.models.weights import tensors_of
+
+if TYPE_CHECKING:
+    from rho_eos.models.names import WeightNames
 
 WEIGHTS, PICKLE = "adapter_model.safetensors", "adapter_model.bin"
 MOST_RANK, MOST_PATTERNS = 2**16, 2**14
@@ -119,12 +121,14 @@ def open_adapters(given: tuple[str, ...], family: Family, config: Any) -> tuple[
         return ()
     if find_spec("peft") is None:
         raise needs_extra("an adapter", "peft", "adapters")
+    from rho_eos.models.names import WeightNames  # with transformers' code for loading
+
     with torch.device("meta"):
         names = WeightNames(family.masked_lm(config))
     return tuple(_open(each, names) for each in given)
 
 
-def _open(given: str, names: WeightNames) -> Adapter:
+def _open(given: str, names: "WeightNames") -> Adapter:
     name, _, revision = given.partition("@") if not Path(given).is_dir() else (given, "", "")
     folder, repo = find_folder(name, revision or None, "adapter")
     check_files(folder)
@@ -220,7 +224,7 @@ def _rank(settings: Mapping[str, Any], module: str) -> int:
 
 
 def _changes(
-    settings: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], names: WeightNames
+    settings: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], names: "WeightNames"
 ) -> Iterator[Change]:
     """What the tensors of a file do to the model. One that fits nothing is refused by its name."""
     products: dict[str, dict[str, str]] = {}
@@ -251,7 +255,7 @@ def _product(
     module: str,
     keys: dict[str, str],
     shapes: Mapping[str, tuple[int, ...]],
-    names: WeightNames,
+    names: "WeightNames",
 ) -> Change:
     """The change of one module, whose tensors must be all there and of the right shapes."""
     first = next(iter(keys.values()))

@@ -18,7 +18,6 @@ from rho_eos.models.blocks import blocks_of, published
 from rho_eos.models.family import Family, find_family
 from rho_eos.models.hub import CONFIGS, fetch_weights, find_folder, remote_headers
 from rho_eos.models.known import refuse_name
-from rho_eos.models.merging import Merger
 from rho_eos.models.placement import Placement
 from rho_eos.models.products import choose_products
 from rho_eos.models.quantize import quantize
@@ -102,6 +101,7 @@ def load_model(checkpoint: Checkpoint, placement: Placement) -> Any:
     """
     from rho_eos.models.attention import PACKED  # with transformers' modelling code
     from rho_eos.models.layer import join_products
+    from rho_eos.models.merging import Merger
 
     quantized = placement.quantization != "none"
     mixed = placement.weights != placement.compute
