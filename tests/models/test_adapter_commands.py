@@ -10,11 +10,14 @@ from starlette.testclient import TestClient
 from rho_eos import LLM
 from rho_eos.config import EngineConfig
 from rho_eos.evals.runs.provenance import model_hash, model_identity
+from rho_eos.evals.runs.tidy import tidy_rows
 from rho_eos.lm_eval.arguments import read_model_args
+from rho_eos.models.known import EMBEDDED
 from rho_eos.models.loading import open_checkpoint
 from rho_eos.server.app import create_app
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.service import Service
+from tests.evals.command import Command
 from tests.hub import Hub, Repo
 from tests.models.conftest import GENERATE, MODEL, Run, refused
 from tests.models.parity import PARITY, changed
@@ -90,6 +93,19 @@ def test_actors_of_a_cluster_load_the_same(hub: Hub, cache: Path, adapter: Path)
     given = {"model": MODEL, "adapter": [ADAPTER, str(adapter)]}
     pinned = ray_data._same_everywhere(given)["adapter"]
     assert pinned == [f"{ADAPTER}@{repo.names['main']}", str(adapter)]
+
+
+def test_an_evaluation_is_of_one_adapter(command: Command, tmp_path: Path) -> None:
+    for name, seed in (("one", 1), ("two", 2)):
+        make_adapter(tmp_path / name, EMBEDDED["tiny"], seed, target_modules=["v_proj"])
+    words = ["eval", "--tasks", "tiny-gsm", "--limit", "1", "--out", tmp_path / "run"]
+    assert command(*words, "--adapter", tmp_path / "one").code == 0
+    [row] = tidy_rows(tmp_path / "run")
+    assert row["adapters"].startswith("one ")
+    assert command(*words, "--adapter", tmp_path / "one").code == 0
+    for other in (["--adapter", tmp_path / "two"], []):
+        refusal = command(*words, *other)
+        assert refusal.code == 2 and "adapters" in refusal.err
 
 
 def names_in(folder: Path) -> set[str]:

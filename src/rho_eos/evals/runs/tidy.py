@@ -31,6 +31,8 @@ def tidy_rows(folder: Path) -> list[dict[str, Any]]:
     settings = read_settings(folder)["settings"]
     model = settings["model"] or {}
     about = {"model": model.get("model"), "weights": model.get("weights")}
+    if adapters := model.get("adapters"):
+        about["adapters"] = "; ".join(f"{each['adapter']} {each['weights']}" for each in adapters)
     params = {
         name: json.dumps(value) if isinstance(value, list | dict | bool) else value
         for name, value in settings["params"].items()
