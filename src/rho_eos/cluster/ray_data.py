@@ -170,7 +170,7 @@ def _connect(address: str, actors: int) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself would try for a long time, and say so at length."""
+    """Refuse an address where nobody answers; Ray itself would try for a long time."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not (colon and host and port.isdigit()):
         raise UserError(f"--ray is {address!r}, but takes HOST:PORT, ray://HOST:PORT or nothing")

@@ -21,7 +21,8 @@ def keep_freed_memory() -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """GPUs say so with a type of its own; torch's allocator for CPUs only with words."""
+    """Whether memory ran out. GPUs say so by a type of error, torch's allocator for CPUs in
+    words."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     words = ("not enough memory", "DefaultCPUAllocator", "MPS backend out of memory")

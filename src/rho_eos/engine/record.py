@@ -77,7 +77,7 @@ def _written(
 
 
 def _number(signal: float | None) -> float | None:
-    """Other people's policies may give any number; JSON has neither NaN nor infinity."""
+    """A number that JSON has: policies from outside may give NaN or infinity, which become None."""
     return float(signal) if signal is not None and math.isfinite(signal) else None
 
 

@@ -32,7 +32,7 @@ Line = dict[str, Any]
 
 
 def check_regular(path: Path) -> None:
-    """Pipes and devices need not have an end, and cannot be read twice."""
+    """Refuse pipes and devices, which need not have an end and cannot be read twice."""
     try:
         mode = path.stat().st_mode
     except OSError as error:

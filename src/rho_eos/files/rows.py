@@ -48,7 +48,7 @@ def _line_rows(path: Path) -> Contents:
 
 
 def _prompt(raw: bytes) -> Any:
-    """A line of plain text, as what a line of JSON would say."""
+    """The row of a line of plain text: the object that a line of JSON would hold."""
     if len(raw) > LONGEST_LINE:
         return parse(raw)  # which says so
     try:

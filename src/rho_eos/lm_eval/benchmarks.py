@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 
 def dataset(benchmark: str, **metadata: Any) -> dict[str, Dataset]:
-    """From the file given with `--metadata gsm8k_data=PATH`, else from the Hub."""
+    """The samples, of the file given with `--metadata gsm8k_data=PATH`, else of the Hub."""
     path = metadata.get(f"{benchmark}_data")
     samples = find_task(benchmark).load(None if path is None else Path(path))
     rows = [{"benchmark": benchmark, "id": each.id, "data": dict(each.data)} for each in samples]
@@ -33,7 +33,7 @@ def reference(document: Document) -> str:
 
 
 def grade(document: Document, results: list[str]) -> dict[str, float]:
-    """Code runs in the sandbox of `rho-eos eval`, so no confirmation of unsafe code is asked."""
+    """The verdict. Code runs in the sandbox of `rho-eos eval`, so nobody has to allow it."""
     return {
         "acc": float(find_task(document["benchmark"]).grade(_sample(document), results[0]).correct)
     }

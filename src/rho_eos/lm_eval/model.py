@@ -151,7 +151,7 @@ class RhoEosLM(TemplateLM):
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **_: Any
     ) -> list[int]:
-        """A rendered chat brings its own first token; a plain text gets what the tokenizer adds."""
+        """The ids of a text. A rendered chat brings its own first token; a plain text gets one."""
         if add_special_tokens is None:
             bos = self.tokenizer.bos_token
             add_special_tokens = not (bos and string.startswith(bos))
@@ -168,7 +168,7 @@ class RhoEosLM(TemplateLM):
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> str:
-        """Without a generation prompt the last message is the start of the answer."""
+        """Render a chat. Without a generation prompt its last message begins the answer."""
         if self.tokenizer.chat_template is None:
             raise UserError("this model has no chat template; leave out --apply_chat_template")
         return render(

@@ -56,7 +56,7 @@ class Placement:
         return self.free is None or self.needed <= self.free
 
     def as_dict(self) -> dict[str, Any]:
-        """For answers and records."""
+        """Its fields, for answers and records."""
         return {
             "device": str(self.device),
             **self.identity(),
@@ -69,7 +69,7 @@ class Placement:
         }
 
     def identity(self) -> dict[str, str]:
-        """What of it decides results.
+        """The fields that decide results.
 
         Whether weights that were stored in 16 bit lie in memory so or widened does not: `dtype` is
         the precision that their values have either way.

@@ -33,7 +33,7 @@ def write_figures(study: Study, plan: Plan) -> None:
 
 
 def curves(study: Study, plan: Plan) -> dict[str, Any]:
-    """Half of the rows are of fixed lengths, the others of ρ-EOS."""
+    """Curves of ρ. Half of the plan's rows are of fixed lengths, the others of ρ-EOS."""
     [task] = plan.tasks
     fixed, adaptive = (
         {

@@ -68,7 +68,7 @@ class Encoder:
         return self.texts.encode(text)
 
     def ids(self, what: str, ids: Any, also: str = "") -> list[int]:
-        """Token ids as they were given, if that is what they are."""
+        """Check that what was given is token ids of this model, and return them as a list."""
         listed = isinstance(ids, Sequence) and not isinstance(ids, str | bytes)
         if not listed or not ids or not all(type(token) is int for token in ids):
             raise UserError(f"{what} takes a {also}non-empty list of integers")
@@ -132,7 +132,8 @@ class Encoder:
         return ids
 
     def _check_other_fields(self, messages: Sequence[Message]) -> None:
-        """A role or a name is part of the template's own text, so it may not hold its tokens."""
+        """Refuse special tokens in a role or a name, which the template writes as text of its
+        own."""
         for message in messages:
             for field, value in message.items():
                 if field != "content" and self.texts.holds_added(str(value)):
@@ -157,7 +158,7 @@ def kind_of(prompt: Prompt | None) -> tuple[str, Any]:
 
 
 def listed(given: Any) -> Any:
-    """Token ids may come as an array, as rollouts hand them out."""
+    """A list in place of an array, since rollouts hand out token ids as arrays."""
     return given.tolist() if isinstance(given, np.ndarray) else given
 
 
@@ -171,7 +172,7 @@ def as_list(prompts: Prompt | Sequence[Prompt | None]) -> list[Prompt | None]:
 
 
 def as_messages(prompt: str | Sequence[Message] | None) -> Prompt | None:
-    """A question is a conversation of one message."""
+    """The messages of a conversation. A question is one with a single message."""
     if prompt is None:
         return None
     single = isinstance(prompt, str)

@@ -30,7 +30,7 @@ def tokenizing() -> Iterator[None]:
 
 
 def is_whole(text: str) -> bool:
-    """JSON can spell half a character (an unpaired surrogate), which nobody can write down."""
+    """Whether no character of a text is only a half (an unpaired surrogate), as JSON can spell."""
     try:
         text.encode()
     except UnicodeEncodeError:

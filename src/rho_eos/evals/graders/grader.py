@@ -124,7 +124,7 @@ class NumberAfter(Grader):
         return number_at(tail) if found else None
 
     def expected(self, reference: str) -> str:
-        """A reference is a number, or a whole solution with the marker in it."""
+        """The number of a reference, which is that number or a whole solution with the marker."""
         number = self.extract(reference) or number_at(reference)
         if number is None:
             raise UserError(f"the reference {reference!r} holds no number")
@@ -162,7 +162,8 @@ class Mathematics(Grader):
         return all(self._same(each, expected) for each in answers) and bool(answers)
 
     def _same(self, answer: str, expected: str) -> bool:
-        """To math-verify "18 dollars" is a formula in a box, and words outside of one."""
+        """Whether two results are equal. Words are also compared outside of a box: in a box
+        math-verify reads "18 dollars" as a formula."""
         if verifier.equal(boxed(expected), boxed(answer)):
             return True
         plain = answer.replace(r"\$", "")

@@ -77,7 +77,8 @@ class Evaluation:
         return [find_task(task) if isinstance(task, str) else task for task in self.tasks]
 
     def settings(self, model: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """For `run.json`, and for the check that a folder continues the same run.
+        """What decides the results, for `run.json` and to check that a folder continues the same
+        run.
 
         Args:
             model: The model's identity where it is known; it takes time to find out.

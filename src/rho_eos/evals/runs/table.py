@@ -40,7 +40,7 @@ class Table:
         return text.getvalue()
 
     def latex(self) -> str:
-        """For `booktabs`."""
+        """The table in LaTeX, for the package `booktabs`."""
         align = "l" * self.labels + "r" * (len(self.columns) - self.labels)
         head, *body = (
             " & ".join(cell.translate(_LATEX) for cell in line) + r" \\"

@@ -18,7 +18,7 @@ class Contender:
 
 
 def contenders() -> list[Contender]:
-    """In the order of a survey's table: fixed, the published ones, ours, those from outside."""
+    """All ways, as a survey's table has them: fixed, published ones, ours, those from outside."""
     return [
         Contender(FIXED, FIXED, {"policy": "fixed"}),
         Contender("daedal", DAEDAL, {"policy": "daedal"}),

@@ -63,7 +63,7 @@ class Finding:
 
 
 def findings(study: Study, rows: Iterable[Row], tasks: Sequence[str]) -> list[Finding]:
-    """Of all rows whose every cell is finished."""
+    """The findings of all rows whose cells are all finished."""
     found = []
     for row in rows:
         cells = [study.cell(row, task) for task in tasks]
