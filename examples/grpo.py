@@ -192,7 +192,7 @@ def report(runs: dict[str, Run], asked: argparse.Namespace) -> None:
             "reward_first_5": float(np.mean([entry["reward"] for entry in run.log[:5]])),
             "reward_last_5": float(np.mean([entry["reward"] for entry in run.log[-5:]])),
         }
-    (asked.out / "figures.json").write_text(json.dumps(table, indent=1) + "\n")
+    (asked.out / "figures.json").write_text(json.dumps(table, indent=2) + "\n")
     print(json.dumps(table, indent=1))
     draw(runs, asked.out / "grpo.png")
 

@@ -72,6 +72,12 @@ def test_refused_requests_are_counted_and_foreign_prompts_remarked_on() -> None:
         assert "note" not in server.chat(EXAMPLE).json()
 
 
+def test_on_the_first_example_the_canvas_grows_and_shrinks(tiny: LLM) -> None:
+    first, *_ = playground_facts(Service(tiny, ServerConfig()))["examples"]
+    [output] = tiny.generate(first["prompt"])
+    assert output.usage.expansions and output.usage.contractions
+
+
 @pytest.mark.parametrize("model", EMBEDDED)
 def test_an_embedded_model_comes_with_problems_of_all_its_tasks(model: str) -> None:
     facts = playground_facts(Service(LLM(model, defaults={"seed": 7}), ServerConfig()))

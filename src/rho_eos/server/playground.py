@@ -22,7 +22,9 @@ _GENERIC = (
     "Write a Python function that reverses a string.",
     "Explain in one sentence why the sky is blue.",
 )
-_PER_TASK = 3
+#: Which held-out problems of each task are offered. On the first one, a story, the canvas of the
+#: default policy grows and shrinks.
+_OFFERED = (20, 0, 1)
 #: What stands beside the default policy to be compared with it.
 _RIVAL: dict[str, Any] = {"policy": "fixed", "initial_length": 256}
 
@@ -116,5 +118,6 @@ def _examples(model: str) -> list[dict[str, str]]:
     return [
         {"task": task, "prompt": problem.prompt}
         for task in TASKS
-        for problem in held_out(task, _PER_TASK)
+        for problems in [held_out(task, max(_OFFERED) + 1)]
+        for problem in [problems[number] for number in _OFFERED]
     ]

@@ -62,6 +62,13 @@ def test_settings_travel_in_the_address(server: Process, visit: Visit) -> None:
     usual = visit(server.url).open(**nonsense, a__initial_length="x", speed="warp", unknown="1")
     expect(usual.side("a").locator("h2")).to_have_text("ρ-EOS")
     expect(usual.side("a").get_by_label("Initial length")).to_have_value("64")
+    for left_out in (
+        "a.policy guess",
+        "a.cache constructor",
+        "a.rho_low low",
+        "a.initial_length x",
+    ):
+        expect(usual.at("#problem")).to_contain_text(left_out)
 
 
 def test_the_keyboard_is_enough(scripted: Start, visit: Visit) -> None:

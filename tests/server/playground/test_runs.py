@@ -62,6 +62,24 @@ def test_a_second_text_brings_a_policy_that_can_fill_the_gap(
     expect(chosen).to_have_value("rho-eos")
 
 
+def test_gaps_in_the_text_are_filled_and_a_question_may_stand_before_them(
+    server: Process, visit: Visit, llm: LLM
+) -> None:
+    page = visit(server.url).open("a___{4}b", a__seed=3)
+    page.at("#suffix-box summary").click()
+    for question in ("", "Which?"):
+        page.at("#question").fill(question)
+        want = llm.fill("a___{4}b", prompt=question or None, seed=3)
+        page.run()
+        assert page.figure("positions") == f"{want.usage.positions_evaluated:,}"
+        assert "template=1" in page.page.url
+    page.at("#prompt").fill("ab")  # beside a gap with text behind it as well
+    page.at("#suffix").fill("yz")
+    want = llm.fill("ab___yz", prompt="Which?", seed=3)
+    page.run()
+    assert page.figure("positions") == f"{want.usage.positions_evaluated:,}"
+
+
 SCRIPT = arbitrary(3, [0.1, 0.9, 0.5], sure=0.1)
 CHANGES = {"hold", "expand", "contract"}
 WINO = {"commit": "wino", "draft": 0.5, "verify": 0.4, "block_length": 16}

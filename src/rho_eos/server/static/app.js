@@ -80,11 +80,15 @@ function listen() {
     remember();
     render();
   });
-  page.prompt.addEventListener("input", remember);
-  page.suffix.addEventListener("input", () => {
+  page.prompt.addEventListener("input", () => {
     fitPolicies();
-    settingsChanged();
+    remember();
   });
+  for (const field of [page.suffix, page.question, page["suffix-box"]])
+    field.addEventListener(field === page["suffix-box"] ? "toggle" : "input", () => {
+      fitPolicies();
+      settingsChanged();
+    });
   page.prompt.addEventListener("keydown", (event) => {
     const sends = event.key === "Enter" && !event.shiftKey && !event.isComposing;
     if (tab !== "chat" || !sends || event.ctrlKey || event.metaKey) return;
@@ -154,9 +158,7 @@ async function run() {
 /** One panel's generation, recorded as it comes. What fails is said in that panel. */
 async function generate(panel, messages, signal) {
   const { state } = panel.settings;
-  const suffix = textBehind();
-  const asked = suffix ? { prompt: messages.at(-1).content, suffix } : { messages };
-  const body = { model: description.model, ...asked, ...panel.settings.request };
+  const body = { model: description.model, ...asked(messages), ...panel.settings.request };
   try {
     for await (const event of denoise(body, page.key.value, signal)) {
       if (event.object === "rho_eos.start") {
@@ -217,12 +219,29 @@ function textBehind() {
   return tab === "prompt" && canInfill() ? page.suffix.value : "";
 }
 
+/** Whether ___ in the prompt are gaps: only where the reader has opened the box that says so. */
+function isTemplate() {
+  const open = tab === "prompt" && canInfill() && page["suffix-box"].open;
+  return open && !page.suffix.value && page.prompt.value.includes("___");
+}
+
+/** What the body of a request says of the text: a conversation, a gap, or a template. */
+function asked(messages) {
+  const prompt = messages.at(-1).content;
+  const suffix = textBehind();
+  if (!suffix && !isTemplate()) return { messages };
+  const question = page.question.value.trim();
+  if (!question) return suffix ? { prompt, suffix } : { template: prompt };
+  const template = suffix ? `${prompt}___${suffix}` : prompt;
+  return { messages: [{ role: "user", content: question }], template };
+}
+
 function canInfill() {
   return description.infilling.able.length > 0;
 }
 
 function fitPolicies() {
-  for (const panel of panels) panel.infill(textBehind() !== "");
+  for (const panel of panels) panel.infill(textBehind() !== "" || isTemplate());
 }
 
 function comparing() {
@@ -324,6 +343,8 @@ function remember() {
   const state = {
     prompt: tab === "prompt" ? page.prompt.value : (left.prompt.draft ?? ""),
     suffix: page.suffix.value,
+    template: isTemplate(),
+    question: page.question.value,
     tab,
     compare: page.compare.checked,
     speed: page.speed.value,
@@ -345,7 +366,9 @@ function restore() {
     if (!typed) page.prompt.value = left[tab].draft ?? "";
   } else if (tab === "prompt" && !typed) page.prompt.value = prompt;
   page.suffix.value = state.suffix;
-  page["suffix-box"].open = page["suffix-box"].open || state.suffix !== "";
+  page.question.value = state.question;
+  const fills = state.suffix !== "" || state.template || state.question !== "";
+  page["suffix-box"].open = page["suffix-box"].open || fills;
   page.compare.checked = state.compare;
   const known = [...page.speed.options].some((option) => option.value === state.speed);
   page.speed.value = known ? state.speed : "live";
@@ -356,6 +379,10 @@ function restore() {
   }
   fitPolicies();
   render();
+  if (state.dropped.length) {
+    const what = state.dropped.join(", ");
+    report(new Error(`This link also says ${what}, which this server does not take: left out.`));
+  }
 }
 
 function setPace() {
