@@ -32,6 +32,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     ),
     "engine": (
         "engine/test_any_parameters.py",
+        "test_forms.py",
         "engine/test_handles.py",
         "engine/test_not_finite.py",
         "engine/test_out_of_memory.py",

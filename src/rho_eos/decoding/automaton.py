@@ -149,6 +149,18 @@ class Automaton:
         first = grouped(targets)
         return targets[first], first
 
+    @cached_property
+    def both_ways(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """For one pass along a chain from both ends at once, backwards and forwards side by side:
+        where each pair reads and each sum is written, among states twice over; where the sums
+        begin, and the sum that each pair belongs to."""
+        states, pairs = len(self.next), len(self.source)
+        (left, first), (entered, later) = self.leaving, self.entering
+        read = np.concatenate((self.target, states + self.source[self.by_target]))
+        begins = np.concatenate((first, pairs + later))
+        sums = np.repeat(np.arange(len(begins)), np.diff(begins, append=2 * pairs))
+        return read, np.concatenate((left, states + entered)), begins, sums
+
     # ── what can still be accepted ───────────────────────────────────────────────────────────
 
     def walk(self, state: int, tokens: np.ndarray) -> int:

@@ -43,7 +43,11 @@ class Chain:
         self.automaton, self.cells = automaton, cells
         masked = np.flatnonzero(cells.tokens == cells.mask)
         self.first = int(masked[0]) if len(masked) else len(cells.tokens)
-        self.start = automaton.walk(0, cells.tokens[: self.first])
+        given = cells.tokens[: self.first]
+        self.start = automaton.walk(0, given)
+        early = np.flatnonzero(automaton.classes[given] == automaton.end)
+        if len(early) and not self._may_end(int(early[0])):
+            self.start = NOWHERE
 
     @property
     def fits(self) -> bool:
@@ -165,7 +169,7 @@ class Posterior:
         """
         automaton = self.automaton
         pairs = self._pairs(self._sets[0], np.zeros(len(automaton.first_members)))
-        following = _backwards(automaton, pairs, self._last, np.maximum.reduceat)
+        following = _best_behind(automaton, pairs, self._last)
         state = self.chain.start
         if state == NOWHERE or following[0, state] == NEVER:
             raise LookupError
@@ -177,10 +181,10 @@ class Posterior:
         for row in range(len(pairs)):
             own = slice(starts[state], stops[state])
             ways = pairs[row, own] + following[row + 1, automaton.target[own]]
-            pair = starts[state] + int(np.argmax(ways))
+            pair = starts[state] + int(ways.argmax())
             if row in scores:
                 allowed = automaton.contains[:, automaton.set_of[pair]]
-                chosen[row] = np.argmax(np.where(allowed, scores[row], NEVER))
+                chosen[row] = np.where(allowed, scores[row], NEVER).argmax()
             state = int(automaton.target[pair])
         return chosen[self.rows]
 
@@ -189,8 +193,7 @@ class Posterior:
         """(n, sets) the probability that a set of classes is used, and (n,) how sure that is."""
         automaton = self.automaton
         pairs = self._pairs(self._sets[1], automaton.set_sizes)
-        after = _backwards(automaton, pairs, self._last, _log_sum)
-        before = _forwards(automaton, pairs, self._start)
+        after, before = _sums(automaton, pairs, self._last, self._start)
         rows = self.rows
         with np.errstate(invalid="ignore"):
             together = (
@@ -239,7 +242,7 @@ class Posterior:
         """
         automaton, first = self.automaton, self.chain.first
         pairs = self._pairs(self._sets[1], automaton.set_sizes)
-        after = _backwards(automaton, pairs, self._last, _log_sum)
+        after, _ = _sums(automaton, pairs, self._last, self._start)
         state = self.chain.start
         if state == NOWHERE or after[0, state] == NEVER:
             raise LookupError
@@ -266,34 +269,32 @@ class Posterior:
         return chosen[self.rows], share[self.rows]
 
 
-def _log_sum(values: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """The logarithm of the sum of each run."""
-    top = np.maximum.reduceat(values, first)
-    sizes = np.diff(first, append=len(values))
-    shift = np.maximum(top, -1e300)
-    with np.errstate(divide="ignore"):
-        return np.log(np.add.reduceat(np.exp(values - np.repeat(shift, sizes)), first)) + shift
-
-
-def _backwards(
-    automaton: Automaton, pairs: np.ndarray, last: np.ndarray, join: object
-) -> np.ndarray:
-    """(positions + 1, states) what lies behind each position weighs, by the state there."""
+def _best_behind(automaton: Automaton, pairs: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """(positions + 1, states) what the best way on weighs, by position and state."""
     states, first = automaton.leaving
     result = np.full((len(pairs) + 1, len(last)), NEVER)
     result[-1] = last
     for row in range(len(pairs) - 1, -1, -1):
-        result[row, states] = join(pairs[row] + result[row + 1][automaton.target], first)  # type: ignore[operator]
+        ways = pairs[row] + result[row + 1][automaton.target]
+        result[row, states] = np.maximum.reduceat(ways, first)
     return result
 
 
-def _forwards(automaton: Automaton, pairs: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """(positions + 1, states) the same of what lies before."""
-    order, (states, first) = automaton.by_target, automaton.entering
-    source = automaton.source[order]
-    pairs = pairs[:, order]
-    result = np.full((len(pairs) + 1, len(start)), NEVER)
-    result[0] = start
-    for row in range(len(pairs)):
-        result[row + 1, states] = _log_sum(result[row][source] + pairs[row], first)
-    return result
+def _sums(
+    automaton: Automaton, pairs: np.ndarray, last: np.ndarray, start: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(positions + 1, states) what all ways behind each position weigh together, and all ways that
+    lead to it."""
+    count = len(last)
+    read, write, begins, sums = automaton.both_ways
+    weights = np.concatenate((pairs[::-1], pairs[:, automaton.by_target]), axis=1)
+    result = np.full((len(pairs) + 1, 2 * count), NEVER)
+    result[0] = np.concatenate((last, start))
+    with np.errstate(divide="ignore"):
+        for row, values in enumerate(weights):
+            values += result[row][read]
+            top = np.maximum(np.maximum.reduceat(values, begins), -1e300)
+            values -= top[sums]
+            total = np.add.reduceat(np.exp(values, out=values), begins)
+            result[row + 1, write] = np.log(total, out=total) + top
+    return result[::-1, :count], result[:, count:]

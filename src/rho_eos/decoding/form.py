@@ -1,5 +1,6 @@
 """A canvas whose text has to have a form: what fits on it, and which edits keep it so."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,22 +20,27 @@ class Form:
     Args:
         automaton: Accepts the texts of the form.
         params: The request's parameters, for the lengths that they allow.
-        grows: Whether the canvas goes on where the text does not end on it, block by block; else
-            the whole text stands on the canvas, however short it is.
+        grows: Whether the policy may append MASKs. Then a text may go on behind the canvas, as far
+            as `max_new_tokens` leaves room: otherwise a canvas that is still too short would make
+            its end look certain, and the end would be written there.
+        by_blocks: Whether it does so whenever a block is full.
     """
 
     automaton: Automaton
     params: DecodeParams
     grows: bool
+    by_blocks: bool
 
     @classmethod
     def of(cls, automaton: Automaton, params: DecodeParams, policy: type[Policy]) -> "Form":
-        return cls(automaton, params, issubclass(policy, Blockwise) and Append in policy.edits)
+        grows = Append in policy.edits
+        return cls(automaton, params, grows, grows and issubclass(policy, Blockwise))
 
-    def chain(self, canvas: Canvas) -> Chain:
-        """The automaton along a canvas. Cells that are never returned do not belong to it."""
+    def chain(self, canvas: Canvas, whole: bool = False) -> Chain:
+        """The automaton along a canvas; `whole`: without the room that is left behind it. Cells
+        that are never returned do not belong to it."""
         longest = self.params.max_new_tokens if canvas.most is None else canvas.most
-        room = max(0, longest - canvas.length) if self.grows else 0
+        room = 0 if whole or not self.grows else max(0, longest - canvas.length)
         least, ends = canvas.behind(self.params.min_new_tokens), not len(canvas.suffix)
         cells = canvas.cells[: canvas.most]
         return Chain(self.automaton, Cells(cells, canvas.special.mask, least, ends, room))
@@ -45,14 +51,19 @@ class Form:
         return state != NOWHERE and bool(self.automaton.accepting[state])
 
     def kept(self, canvas: Canvas, edits: tuple[Edit, ...], longest: int) -> tuple[Edit, ...]:
-        """These edits as far as a text of the form still fits: fewer cells are dropped, and an
-        edit that would part what belongs together is not made."""
+        """These edits as far as a text of the form still fits: where what is written needs more
+        room the canvas grows, fewer cells are dropped, and an edit that would part what belongs
+        together is not made."""
 
         def fits(edits: tuple[Edit, ...]) -> bool:
-            return self.chain(canvas.edit(edits, longest).canvas).fits
+            return self.chain(canvas.edit(edits, longest).canvas, whole=not self.by_blocks).fits
 
         if fits(edits):
             return edits
+        if self.grows and not fits(()):
+            room = longest - canvas.own_length
+            enough = next((n for n in _doubled(room) if fits((Append(n),))), None)
+            return () if enough is None else (Append(enough),)
         match edits:
             case (Trim(count),):
                 fewer, too_many = 0, count
@@ -74,6 +85,16 @@ class Form:
             return shortest
         lengths = [n for n in range(shortest, longest + 1) if self.automaton.exact(n)[0]]
         return min(lengths, key=lambda n: (n < wanted, abs(n - wanted)))
+
+
+def _doubled(most: int) -> Iterator[int]:
+    """8, 16, 32, … up to `most`, and `most` itself."""
+    count = 8
+    while count < most:
+        yield count
+        count *= 2
+    if most > 0:
+        yield most
 
 
 def draws(seed: int, step: int, length: int) -> np.ndarray:

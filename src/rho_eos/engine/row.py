@@ -300,7 +300,7 @@ class Row:
             return (), moved
         longest = self.canvas.whole_blocks(self.params.max_new_tokens)
         edits = step.edits
-        if self.form is not None and edits:
+        if self.form is not None:
             edits = self.form.kept(stays, edits, longest)
         moved = self._apply(taken, edits) if taken or edits else None
         if self._has_ended(step):
