@@ -1,5 +1,6 @@
 """In which precision a model runs, whether it fits, what would, and what is said of it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,8 @@ def test_what_is_counted_is_what_is_taken(
     assert 4096 < tight.positions < 16_384 and 0 < tight.cache_megabytes < 4096
     beyond = (tight.positions - 4096) * 6 * 2 * (4096 + 6144) + tight.cache_megabytes * 2**20
     assert tight.needed + beyond <= tight.free
+    assert f"{tight.positions:,} positions at once" in tight.sentence
+    assert "at once" not in wide.sentence
     least = placed(needed)
     assert least.positions < 4300 and least.cache_megabytes < 64
 
@@ -241,6 +244,13 @@ def test_info_describes_what_would_not_fit(
     with pytest.raises(UserError, match=r"needs .* but 0\.0 MB are free"):
         place(config, checkpoint, CPU)
     assert describe(config, checkpoint, CPU).free == 10
+
+
+def test_info_of_a_quantised_model_is_data_too(byte_checkpoint: Path, command: Command) -> None:
+    done = command("info", byte_checkpoint, "--quantization", "int4", "--json")
+    found = json.loads(done.out)
+    assert done.code == 0 and ", int4; needs " in found["would run on"]
+    assert found["room for"].startswith("16,384 positions at once, and 4.3 GB")
 
 
 def test_quantisation_is_part_of_what_answers(byte_checkpoint: Path) -> None:

@@ -203,6 +203,16 @@ def test_only_the_layers_are_quantised_and_the_type_asked_for_is_kept(
     assert model.model.layers[0].self_attn.q_proj.weight.dtype == torch.int8
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@torch.inference_mode()
+def test_what_is_saved_of_a_layer_is_all_of_it(kind: str) -> None:
+    one, other = (KINDS[kind](nn.Linear(96, 40), torch.float32) for _ in range(2))
+    inputs = torch.randn(3, 96)
+    assert not torch.equal(one(inputs), other(inputs))
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one(inputs), other(inputs))
+
+
 def test_where_a_format_cannot_be_had_is_one_sentence() -> None:
     with pytest.raises(UserError, match="on mps takes only none"):
         check_available("int8", torch.device("mps"))

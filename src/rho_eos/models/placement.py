@@ -90,7 +90,11 @@ class Placement:
         quantized = "not quantised" if self.quantization == "none" else self.quantization
         free = "" if self.free is None else f", {gigabytes(self.free)} are free"
         most = f", {gigabytes(self.most)} with full batches and cache" if self.most else ""
-        return f"{self.device}, {how}, {quantized}; needs {gigabytes(self.needed)}{most}{free}"
+        tight = self.fits and self.free is not None and self.most > self.free
+        room = f": {self.room}" if tight else ""
+        return (
+            f"{self.device}, {how}, {quantized}; needs {gigabytes(self.needed)}{most}{free}{room}"
+        )
 
     @property
     def room(self) -> str:
