@@ -125,6 +125,10 @@ HEDGES = [
         "{wrong} vs {right}",
     ),
     *(r"{wrong} \lor {right}", r"{wrong}\text{{ or }}{right}", r"{wrong} \vee {right}"),
+    *(
+        r"\boxed{{{wrong}}} or \boxed{{{right}}}",
+        r"\boxed{{{wrong}}}$ \text{{ or }} $\boxed{{{right}}}",
+    ),
     *("not {right}", "not {wrong} but {right}", "{right} or not", "{wrong} or {wrong} or {right}"),
 ]
 

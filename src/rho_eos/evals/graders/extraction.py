@@ -7,6 +7,8 @@ import re
 
 BOXED = re.compile(r"\\boxed\s*\{")
 HASHES = re.compile(r"####[ \t]*(\S[^\n]*)")
+#: What stands between two boxes that leave the choice.
+CHOICE = re.compile(r"\}[\s$,;(]*(?:or|and|vs|\\text\{ *(?:or|and) *\}|\\lor|\\vee)[\s$]*$")
 FENCED = re.compile(r"^[ \t]*```[\w+-]*[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 
 
@@ -33,9 +35,15 @@ def math_answer(text: str) -> str | None:
 
 
 def last_boxed(text: str) -> str | None:
-    r"""The content of the last complete `\boxed{…}`; braces within it are balanced."""
-    contents = (balanced(text, start.end()) for start in reversed(list(BOXED.finditer(text))))
-    return next((content for content in contents if content is not None), None)
+    r"""The content of the last complete `\boxed{…}`; of boxes that leave the choice, all."""
+    found: list[str] = []
+    for start in reversed(list(BOXED.finditer(text))):
+        content = balanced(text, start.end())
+        if content is not None:
+            found.insert(0, content)
+            if not CHOICE.search(text, max(0, start.start() - 40), start.start()):
+                break
+    return " or ".join(found) or None
 
 
 def unboxed(text: str) -> str:
