@@ -25,7 +25,7 @@ def names(requirements: list[str]) -> set[str]:
 CORE = names(PROJECT["dependencies"])
 OPTIONAL = set[str]().union(*(names(EXTRAS[name]) for name in EXTRAS if name != "dev"))
 #: Rooms that need an extra. Everything else must do with the dependencies.
-NEED_EXTRA = {"server", "evals", "lm_eval", "reproduce", "cluster"}
+NEED_EXTRA = {"server", "evals", "lm_eval", "reproduce", "cluster", "trainers"}
 
 
 def undeclared(file: Path, declared: set[str]) -> set[str]:
