@@ -77,7 +77,8 @@ $(DOCS)/.ready: docs/requirements.txt
 
 docs: $(DOCS)/.ready ## the documentation site, in site/; a broken link or reference is an error
 	$(DOCS)/bin/zensical build --strict --clean
-	@echo "The site is built: open $(CURDIR)/site/index.html in a browser."
+	@echo "The site is built: open $(CURDIR)/site/index.html in a browser, or serve it with"
+	@echo "$(PYTHON) -m http.server --directory site"
 
 reproduce: $(DEV) ## the paper's tables and figures on the embedded model, about a quarter of an hour
 	$(BIN)/rho-eos reproduce all --model tiny --limit 40 --out reproduction

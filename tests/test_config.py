@@ -128,3 +128,18 @@ def test_parameters_cannot_be_changed_after_they_were_checked() -> None:
     params = DecodeParams()
     with pytest.raises(ValidationError):
         params.threshold = 2.0
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"gama": 1}, "gamma"),  # of a rule that was not chosen
+        ({"cache_windw": 8}, "cache_window"),
+        ({"policy": "fixd"}, "fixed"),
+        ({"commit": "treshold"}, "threshold"),
+        ({"cache": "windows"}, "window"),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_meant(given: dict[str, Any], meant: str) -> None:
+    with pytest.raises(UserError, match=f"did you mean '{meant}'"):
+        DecodeParams(**given)

@@ -1,9 +1,14 @@
 """Code from outside is part of what a run is: an edited plug-in never reports old numbers."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
+from rho_eos.config import EngineConfig
+from rho_eos.evals.runs.provenance import model_identity
+from rho_eos.models.families.llada import LLaDAConfig
+from rho_eos.models.loading import open_checkpoint
 from tests import forks
 
 FILES = {
@@ -104,3 +109,16 @@ def test_a_package_counts_whole(tmp_path: Path) -> None:
     (package / "helper.py").write_text("PIECE = 2\n")
     edited = forks.run("-c", run)
     assert edited.returncode == 2 and "code of policy mine" in edited.stderr
+
+
+def test_a_family_from_outside_is_part_of_a_models_identity(byte_checkpoint: Path) -> None:
+    class Outside(LLaDAConfig):
+        """Of this module, and so of no module of ours."""
+
+    config = EngineConfig(model=str(byte_checkpoint), device="cpu")
+    checkpoint = open_checkpoint(config)
+    family = dataclasses.replace(checkpoint.family, config=Outside)
+    ours = model_identity(config, checkpoint)
+    theirs = model_identity(config, dataclasses.replace(checkpoint, family=family))
+    assert set(theirs) - set(ours) == {"code of the family"}
+    assert {name: theirs[name] for name in ours} == ours

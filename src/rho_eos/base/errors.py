@@ -51,6 +51,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def one_of(known: Iterable[str], got: Any) -> str:
+    """What a name must be, in words, with the one that was probably meant."""
+    names = list(known)
+    return f"one of {', '.join(names)}{did_you_mean(got, names) if isinstance(got, str) else ''}"
+
+
 def first_line(error: BaseException) -> str:
     """The first line of what another library's error says, or its kind where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

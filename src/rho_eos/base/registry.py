@@ -17,7 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from rho_eos.base.errors import UserError, shown
+from rho_eos.base.errors import UserError, one_of, shown
 from rho_eos.base.plugins import load_entry_points
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Registry(Generic[T]):
         """The one of this name, or a sentence that lists the names there are."""
         known = self.all()
         if not isinstance(name, str) or name not in known:
-            raise UserError.of(self.kind, name, f"one of {', '.join(known)}")
+            raise UserError.of(self.kind, name, one_of(known, name))
         return known[name]
 
     def is_foreign(self, name: str) -> bool:

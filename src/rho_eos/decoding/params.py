@@ -151,8 +151,9 @@ class DecodeParams(Settings):
         others = parameters().get(name)
         if others is not None:
             return f"{chosen} has no parameter {name!r}; it is one of {', '.join(others.owners)}"
+        near = did_you_mean(name, cls.model_fields) or did_you_mean(name, parameters())
         known = f"; {chosen} takes {', '.join(cls.model_fields)}"
-        return f"unknown parameter {name!r}{did_you_mean(name, cls.model_fields) or known}"
+        return f"unknown parameter {name!r}{near or known}"
 
     @property
     def longest(self) -> int:

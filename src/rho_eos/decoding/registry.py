@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from rho_eos.base.errors import UserError
+from rho_eos.base.errors import UserError, one_of
 from rho_eos.base.registry import Registry
 from rho_eos.base.settings import Settings
 from rho_eos.decoding.cache import Cache
@@ -73,7 +73,7 @@ def find_policy(name: Any) -> type[Policy]:
     if not isinstance(name, str) or name not in known:
         owners = [owner for owner, policy in known.items() if name in [*policy.Params.presets]]
         hint = f"; {name} is a preset of {owners[0]}" if owners else ""
-        raise UserError.of("policy", name, f"one of {', '.join(known)}{hint}")
+        raise UserError.of("policy", name, f"{one_of(known, name)}{hint}")
     return known[name]
 
 
@@ -83,5 +83,5 @@ def find_cache(name: Any) -> type[Cache] | None:
         return None
     known = CACHES.all()
     if not isinstance(name, str) or name not in known:
-        raise UserError.of("cache", name, f"one of {', '.join([NO_CACHE, *known])}")
+        raise UserError.of("cache", name, one_of([NO_CACHE, *known], name))
     return known[name]
