@@ -101,6 +101,7 @@ class OnGPU(torch.Tensor):
     """Says that it is on the device; its values are in `held`."""
 
     held: torch.Tensor
+    values: torch.Tensor  # what was copied to the device, where only shapes are held
 
     @staticmethod
     def __new__(cls, real: torch.Tensor) -> "OnGPU":
@@ -115,7 +116,7 @@ class OnGPU(torch.Tensor):
             device=PretendGPU.active.device,
             requires_grad=False,
         )
-        made.held = real
+        made.held = made.values = real
         return made
 
     def __repr__(self) -> str:  # type: ignore[override]
@@ -148,6 +149,7 @@ class PretendGPU(TorchDispatchMode):
         self.package = f"/{package}/"
         self.ledger = Ledger()
         self.largest: float = float("inf")  # bytes of an allocation for which there is room
+        self.shapes_only = False  # nothing is computed: all that comes back is zeros
         self.any_precision = False  # whether the varlen kernel takes float32, as none does
 
     def new_ledger(self) -> Ledger:
@@ -226,7 +228,7 @@ class PretendGPU(TorchDispatchMode):
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}
         if "device" in kwargs:
-            kwargs["device"] = torch.device("cpu")
+            kwargs["device"] = torch.device("meta" if self.shapes_only else "cpu")
         if func.overloadpacket is aten.histc:  # a CPU has it for floats only
             args = (OnGPU(args[0].held.float()), *args[1:])
         result = func(*tree_map(_real, args), **tree_map(_real, kwargs))
@@ -265,11 +267,20 @@ class PretendGPU(TorchDispatchMode):
         else:
             self._note(str(func.overloadpacket), 2 * size_of(source), 0)
         if "device" in kwargs:
-            kwargs = {**kwargs, "device": torch.device("cpu")}
+            shape = self.shapes_only and isinstance(source, OnGPU)
+            kwargs = {**kwargs, "device": torch.device("meta" if shape else "cpu")}
+        if self.shapes_only and in_place:
+            return args[0]
+        if self.shapes_only and not here:
+            return torch.zeros(source.shape, dtype=kwargs.get("dtype") or source.dtype)
         result = func(*tree_map(_real, args), **kwargs)
         if in_place:
             return args[0]
-        return OnGPU(result) if here else result
+        if not here:
+            return result
+        there = OnGPU(result.to("meta") if self.shapes_only else result)
+        there.values = result
+        return there
 
     def _varlen(self, *given: Any) -> Any:
         """Span by span; what the kernel and its documentation demand is checked."""
@@ -284,7 +295,7 @@ class PretendGPU(TorchDispatchMode):
         assert all(x.stride(-1) == 1 for x in (query, key, value)), "last dimension contiguous"
         indices = [x for x in (cu_q, cu_k, used, table) if x is not None]
         assert all(x.dtype == torch.int32 and x.is_contiguous() for x in indices)
-        starts = cu_q.held.tolist()
+        starts = cu_q.values.tolist()
         counts = [b - a for a, b in itertools.pairwise(starts)]
         assert starts[0] == 0 and starts[-1] == query.shape[0] and max_q >= max(counts)
         keys, values = (list(_seen(x.held, cu_k, used, table)) for x in (key, value))
@@ -295,8 +306,9 @@ class PretendGPU(TorchDispatchMode):
         for q, k, v, into in pieces:
             q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
             flops += 4 * q.numel() * k.shape[2]
-            attended = scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=gqa)
-            into.copy_(attended[0].transpose(0, 1))
+            if not self.shapes_only:
+                attended = scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=gqa)
+                into.copy_(attended[0].transpose(0, 1))
         self._note("varlen_attn", size_of((query.held, keys, values, out)), flops)
         self._note("zeros (in varlen_attn)", 16, 0)  # the state of its random numbers
         return OnGPU(out), OnGPU(torch.zeros(2)), OnGPU(torch.zeros(2))
@@ -304,13 +316,13 @@ class PretendGPU(TorchDispatchMode):
 
 def _seen(held: torch.Tensor, ends: Any, used: Any, table: Any) -> Iterator[torch.Tensor]:
     """The keys or values that each span sees, (count, heads, head_dim)."""
-    starts = ends.held.tolist()
+    starts = ends.values.tolist()
     if table is None:
         assert used is None and starts[-1] == held.shape[0]
         yield from held.split([b - a for a, b in itertools.pairwise(starts)])
         return
     assert used is not None and held.dim() == 4 and held.shape[1] % PAGE == 0
-    for count, pages in zip(used.held.tolist(), table.held.tolist(), strict=True):
+    for count, pages in zip(used.values.tolist(), table.values.tolist(), strict=True):
         needed = -(-count // held.shape[1])
         yield torch.cat([held[page] for page in pages[:needed]])[:count]
 
