@@ -65,7 +65,7 @@ BYTES = {
     "infinity": raw("b'f' + size(8) + struct.pack('<d', float('inf'))"),
     "a complex number of one part": raw("b'c' + size(8) + struct.pack('<d', 2)"),
     "a list of four thousand million items": raw("b'[' + size(2**32 - 1)"),
-    "a list of a million items": raw("b'[' + size(10**6) + (b'N' + size(0)) * 10**6"),
+    "a list of many items": raw("b'[' + size(10**5) + (b'N' + size(0)) * 10**5"),
     "a list that has no end": raw("b'[' + size(1)"),
     "a million lists in one another": raw("(b'[' + size(1)) * 10**6 + b'N' + size(0)"),
     "a million opaque ones in one another": raw("(b'o' + size(0)) * 10**6 + b'N' + size(0)"),
@@ -264,7 +264,7 @@ TALK = {
         "try:\n    assert f(1) == 2\nexcept BaseException:\n    pass",
     ),
     "much memory, while a test catches everything": (
-        "def f(x): return Raw(b'[' + size(10**6) + (b'[' + size(0)) * 10**6)",
+        "def f(x): return Raw(b'[' + size(10**5) + (b'[' + size(0)) * 10**5)",
         "try:\n    assert f(1) == 2\nexcept BaseException:\n    pass",
     ),
     "a question of its own": (
