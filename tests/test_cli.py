@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from rho_eos.config import EngineConfig
 from tests import forks
 from tests.evals.command import Run
 from tests.lines import read_lines, write_lines
@@ -137,6 +138,24 @@ def test_chat_commands_answer_and_unknown_ones_are_refused(run: Run) -> None:
         assert line.startswith("rho-eos: ") and part in line
 
 
+def test_chat_takes_texts_of_several_lines_a_system_and_takes_turns_back(
+    run: Run, tmp_path: Path
+) -> None:
+    saved = tmp_path / "talk.json"
+    said = ["/system Be brief.", "one \\", "two", '"""', "/three", "", 'four"""', "five", "/undo"]
+    said += [f"/save {saved}", f"/save {saved}", "/save", "/system", "/undo", "/undo", "/undo"]
+    result = run("chat", *SHORT, stdin="\n".join([*said, "/exit"]))
+    assert result.code == 0 and "taken back: five" in result.out
+    roles = [(each["role"], each["content"]) for each in json.loads(saved.read_text())]
+    assert [each for each in roles if each[0] != "assistant"] == [
+        ("system", "Be brief."),
+        ("user", "one \ntwo"),
+        ("user", "/three\n\nfour"),
+    ]
+    assert len(roles) == 5 and "nothing was asked yet" in result.out
+    assert "File exists" in result.err and "/save takes the name of a file" in result.err
+
+
 #: The command without a model, which takes long to load and is not asked for anything.
 CHAT_ALONE = """
 import importlib, sys, types
@@ -183,9 +202,52 @@ def test_watch_on_a_terminal(columns: int, byte_checkpoint: Path, tmp_path: Path
     assert {cell_len(line) for line in panel} == {columns}
     assert any("MASKs" in line for line in panel) and any("▒" in line for line in panel)
     assert b"\x1b[" in terminal.raw  # it is redrawn in place
+    assert "╰" in terminal.shown() and "forwards" in terminal.shown()  # its last frame stays
 
 
 def test_bare_prints_the_help(run: Run) -> None:
     bare = run()
     assert bare.code == 0 and bare.err == ""
     assert bare.out == run("--help").out and "generate" in bare.out
+
+
+@pytest.mark.parametrize("name", ["generate", "serve", "eval", "survey"])
+def test_help_is_short_and_whole_on_request(
+    name: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On 80 columns every name of an option stands uncut in a line."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def named(page: str) -> set[str]:
+        return {word.rstrip(".") for word in page.split() if word[:2] == "--"}
+
+    short, whole = run(name, "--help").out, run(name, "--help-all").out
+    assert max(map(cell_len, whole.splitlines())) <= 80
+    assert len(short.splitlines()) < 0.8 * len(whole.splitlines())
+    assert {"--model", "--help"} <= named(short) - {"--help-all"} < named(whole)
+    assert "--help-all" in short
+    settings = EngineConfig.model_fields.keys() - {"defaults"}
+    assert {f"--{each.replace('_', '-')}" for each in settings} <= named(whole)
+
+
+def test_published_models_are_listed_with_the_types_that_fit(run: Run) -> None:
+    table = run("models").out.partition("Published models")[2]
+    [small] = [line for line in table.splitlines() if "Qwen3-0.6B-diffusion-mdlm" in line]
+    [large] = [line for line in table.splitlines() if "LLaDA2.0-flash" in line]
+    assert "2.2 GiB" in small and large.split()[-4:] == ["–"] * 4  # 200 GB in 16 bit
+
+
+def test_info_and_models_import_no_modelling_code(byte_checkpoint: Path) -> None:
+    code = """
+import sys
+from rho_eos.cli import main
+try: main()
+except SystemExit: pass
+found = {name.split(".")[-1] for name in sys.modules if ".modeling_" in name}
+assert found <= {"modeling_auto", "modeling_rope_utils"}, found
+"""
+    for words in (["models"], ["info", str(byte_checkpoint)]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr

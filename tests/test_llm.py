@@ -77,3 +77,12 @@ def test_a_device_that_is_not_there_is_refused(byte_checkpoint: Path, device: st
     says = "takes auto, cpu, cuda" if device == "gpu" else "this machine has no"
     with pytest.raises(UserError, match=says):
         LLM(str(byte_checkpoint), device=device)
+
+
+def test_what_comes_back_shows_itself_in_a_line(byte_checkpoint: Path) -> None:
+    llm = LLM(str(byte_checkpoint))
+    short = {"initial_length": 8, "max_new_tokens": 8}
+    [output] = llm.generate("x" * 200, **short)
+    for each in (llm, output, llm.rollout(["a"], n=2, **short)):
+        assert len(repr(each)) < 300 and "\n" not in repr(each)
+    assert str(output.usage.nfe) in repr(output)

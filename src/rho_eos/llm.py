@@ -84,6 +84,9 @@ class LLM:
         self.updates = Updates(self.model, self.checkpoint, self.placement)
         self._ids = itertools.count()
 
+    def __repr__(self) -> str:
+        return f"<LLM {self.config.model}: {self.placement.sentence}>"
+
     def warm_up(self) -> None:
         """Decode one small request, so that the first real one does not wait for one-time work."""
         length = {"initial_length": 8, "max_new_tokens": 8}

@@ -131,3 +131,27 @@ def test_an_entry_point_names_a_module_a_class_or_a_task(
     assert "outside" not in sys.modules  # nothing is imported before a task is looked up
     assert "from-outside" in task_names()
     assert find_task("from-outside").load()[0].id == "echo/0"
+
+
+def test_a_task_that_refuses_its_own_references_is_told_what_is_wrong(
+    command: Command, tmp_path: Path
+) -> None:
+    register_task(
+        named(
+            "upside",
+            gold=lambda *_: "a guess",
+            grade=lambda _, s, t: Grade(t == s.data["word"], None, "no number"),
+        )
+    )
+    result = command("eval", "--policy", "gold", "--tasks", "upside", "--out", tmp_path)
+    assert result.code == 0
+    for part in ("upside grades 5 of 5", "'a guess'", "finds nothing", "no number", "echo/0"):
+        assert part in " ".join(result.err.split())
+
+
+def test_everything_for_evaluations_from_python_has_one_home() -> None:
+    from rho_eos import evals
+    from rho_eos.evals.runs.evaluation import evaluate as the_real_one
+
+    assert evals.evaluate is the_real_one
+    assert all(getattr(evals, name) is not None for name in evals.__all__)

@@ -228,7 +228,7 @@ def test_a_hub_in_trouble(
 def test_no_network(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     said = refused(run, "info", MODEL)
-    assert "the Hub at http://127.0.0.1:9 cannot be reached" in said
+    assert said.startswith("rho-eos: the Hub at http://127.0.0.1:9 cannot be reached")
 
 
 def test_a_disk_without_room(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,15 @@ def test_unknown_models_and_paths(web: Web) -> None:
     for path in ("/v1/nothing", "/static/../app.py", "/static/%2e%2e/app.py"):
         error_of(web.get(path), 404)
     error_of(web.get("/v1/chat/completions"), 405)
+    for path, word in {
+        "/chat/completions": "'/v1/chat/completions'",
+        "/v1/completion": "'/v1/completions'",
+        "/models": "'/v1/models'",
+        "/v1/responses": "/v1/chat/completions",
+        "/tokenize": "max_model_len",
+        "/somewhere": "/v1/models",
+    }.items():
+        assert word in error_of(web.post(path, json={}), 404)["message"]
 
 
 def test_more_than_this_server_gives(web: Web) -> None:

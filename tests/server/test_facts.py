@@ -9,8 +9,9 @@ from rho_eos.embedded.scope import EXAMPLE, NOTE
 from rho_eos.models.known import EMBEDDED
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.playground import playground_facts
-from rho_eos.server.run import listen
+from rho_eos.server.run import listen, open_to_all
 from rho_eos.server.service import Service
+from rho_eos.text.ask import Ask
 from rho_problems import TASKS, held_out
 from tests.scripted import says
 from tests.server.clients import Web
@@ -76,6 +77,24 @@ def test_on_the_first_example_the_canvas_grows_and_shrinks(tiny: LLM) -> None:
     first, *_ = playground_facts(Service(tiny, ServerConfig()))["examples"]
     [output] = tiny.generate(first["prompt"])
     assert output.usage.expansions and output.usage.contractions
+
+
+def test_a_chat_model_that_is_given_a_bare_prompt_says_how_to_ask(llm: LLM) -> None:
+    asks = {"bare": Ask("Once"), "gap": Ask("a", suffix="b"), "ids": Ask([70, 71])}
+    service = Service(llm, ServerConfig())
+    notes = {name for name, ask in asks.items() if service._note([ask])}
+    has_template = bool(llm.tokenizer.chat_template)
+    assert notes == ({"bare"} if has_template else set())
+
+
+@pytest.mark.parametrize(
+    ("host", "keys", "warned"),
+    [("0.0.0.0", (), True), ("127.0.0.1", (), False), ("0.0.0.0", ("k",), False)],
+)
+def test_a_server_that_everybody_reaches_warns_without_a_key(
+    host: str, keys: tuple[str, ...], warned: bool
+) -> None:
+    assert open_to_all(ServerConfig(host=host, api_key=keys)) is warned
 
 
 @pytest.mark.parametrize("model", EMBEDDED)

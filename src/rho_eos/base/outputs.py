@@ -4,6 +4,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+_SHOWN = 60  # characters of a text in a `repr`
+
 
 class FinishReason(StrEnum):
     STOP = "stop"  # EOS, end of turn or a stop string
@@ -111,7 +113,7 @@ class StepRecord:
         return fields if self.open else {k: v for k, v in fields.items() if k != "open"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Output:
     """The result of one request: the tokens of the text, and all tokens of the final canvas.
 
@@ -147,6 +149,12 @@ class Output:
     #: How often the weights had been replaced when it began; it ran on these weights to its end.
     weights_version: int = 0
     gaps: list[str] = field(default_factory=list)  # of a template: what fills each of its gaps
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "…"
+        cost = f"{self.usage.e_token} of {self.usage.n_token} tokens, {self.usage.nfe} forwards"
+        end = f"{self.finish_reason}: {self.error}" if self.error else f"{self.finish_reason}"
+        return f"<Output {self.id}: {text!r}, {end}, {cost}>"
 
     def positions(self) -> dict[str, list[Any]]:
         """What the model said at every open MASK in every step, with `trace="positions"`.

@@ -122,7 +122,7 @@ def main() -> None:
     except UserError as error:
         _end(2, str(error))
     except (EngineError, StorageError) as error:
-        _end(1, str(error))
+        _end(1, getattr(error, "told", str(error)))
     except (KeyboardInterrupt, typer.Abort):
         _end(130, "interrupted")
     except BrokenPipeError:

@@ -51,7 +51,8 @@ def evaluate(
     from rich.console import Console
 
     from rho_eos.evals.runs.evaluation import Evaluation, evaluate, find_data
-    from rho_eos.evals.runs.report import summary_table, write_summary
+    from rho_eos.evals.runs.report import summary_table, write_summary, wrong_references
+    from rho_eos.evals.runs.run_folder import read_samples
     from rho_eos.evals.runs.sources import AnswerSource, GoldAnswers, ModelAnswers
     from rho_eos.evals.runs.sweep import Point, params_of, read_sweep
     from rho_eos.evals.runs.table import show
@@ -105,6 +106,10 @@ def evaluate(
         table.write(out / "table")
         write_tidy(out / TIDY, cells)
     show(table, "terminal")
+    for folder, cell in cells.items():
+        if cell.engine is None:
+            for sentence in wrong_references(read_samples(folder)):
+                console.print(f"rho-eos: {sentence}", markup=False, soft_wrap=True)
     return 0
 
 

@@ -85,12 +85,22 @@ def listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+HELP_ALL = "--help-all"
+
+
 class Command(TyperCommand):
     """A command whose `--ray` may stand without an address, which typer has no way to say, and
-    whose help leaves all the width it can to the sentences."""
+    whose help is short, with `--help-all` for the whole, and leaves its width to the sentences."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         params: list[Any] = self.params
+        more = [parameter for parameter in params if getattr(parameter, "hidden", False)]
+        if HELP_ALL in args:
+            args = ["--help"]
+            for parameter in more:
+                parameter.hidden = False
+        elif more:
+            self.epilog = f"{len(more)} more options are shown by {ctx.command_path} {HELP_ALL}."
         optional = any(each.name == "ray" and not each.is_flag for each in params)
         following = [*args[1:], "-"]
         words = [

@@ -27,6 +27,15 @@ _PANELS: dict[type[Settings], str] = {
 _SHORT = {"model": ["-m"], "out": ["-o"]}
 _PARTS = {None: "Decoding", "policy": "Length policy", "commit": "Commit rule", "cache": "Cache"}
 
+#: Options that `--help` shows; `--help-all` shows the rest of these classes as well, and what a
+#: plugin brings is always shown.
+_USUAL = {
+    *("model", "device", "quantization", "plugin", "out", "tasks", "limit", "data"),
+    *("policy", "commit", "cache", "preset", "initial_length", "max_new_tokens", "threshold"),
+    *("temperature", "seed", "stop", "trace"),
+    *("host", "port", "api_key_file", "allowed_host", "served_model_name"),
+}
+
 Command = Callable[..., Any]
 
 
@@ -62,14 +71,16 @@ def with_settings(*classes: type[Settings]) -> Callable[[Command], Command]:
             return command(*given, **{each.name: values[each.name] for each in own})
 
         options = [
-            _option(name, field, told(field) + told_default({"": field.default}), panel)
+            _option(name, field, told(field) + told_default({"": field.default}), panel, hidden)
             for cls, panel in _PANELS.items()
             if cls in classes
             for name, field in cls.model_fields.items()
             if name != "defaults"
+            for hidden in [name not in _USUAL]
         ]
         for name, each in decoding.items():
-            options.append(_option(name, each.field, each.help, _PARTS[each.axis]))
+            hidden = name not in _USUAL and not each.is_foreign
+            options.append(_option(name, each.field, each.help, _PARTS[each.axis], hidden))
         return dressed(run, command, [*own, *options])
 
     return decorate
@@ -98,7 +109,7 @@ def _given(cls: type[Settings], values: dict[str, Any]) -> Settings:
     return cls.from_mapping(given)
 
 
-def _option(name: str, field: FieldInfo, help: str, panel: str) -> inspect.Parameter:
+def _option(name: str, field: FieldInfo, help: str, panel: str, hidden: bool) -> inspect.Parameter:
     """An option whose value stays a word: its type may depend on the policy that is chosen."""
     kind = kinds((item_of(field) or field).annotation)[0]
     flag = "--" + name.replace("_", "-")
@@ -110,6 +121,7 @@ def _option(name: str, field: FieldInfo, help: str, panel: str) -> inspect.Param
         help=help.replace("[", r"\["),  # no markup in it
         show_default=False,
         rich_help_panel=panel,
+        hidden=hidden,
         metavar="" if kind is bool else {int: "N", float: "X"}.get(kind, "TEXT"),
     )
     annotation: Any = str | None

@@ -38,7 +38,7 @@ def watch(
     events = llm.engine.follow(llm.engine.submit(request, Detail.STEPS))
     screen = Screen(llm, request)
     if console.is_terminal:
-        with Live(console=console, auto_refresh=False, transient=True) as live:
+        with Live(console=console, auto_refresh=False) as live:
             for event in events:
                 screen.show(event)
                 live.update(screen.render(console.width, console.height), refresh=True)

@@ -53,7 +53,12 @@ class DecodeParams(Settings):
         2048, "longest canvas (L_max); at most what the context leaves", ge=1, le=LONGEST
     )
     min_new_tokens: int = setting(0, "no end of text before this many tokens", ge=0, le=LONGEST)
-    temperature: float = setting(0.0, "0 is greedy; above, tokens are drawn", ge=0, le=100)
+    temperature: float = setting(
+        0.0,
+        "0 is greedy; above, tokens are drawn, of which rules keep the likely ones",
+        ge=0,
+        le=100,
+    )
     top_k: int | None = setting(None, "draw among the k most likely tokens", ge=1, le=LONGEST)
     top_p: float = setting(
         1.0, "draw among the likeliest tokens that together have this probability", gt=0, le=1

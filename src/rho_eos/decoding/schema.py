@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from rho_eos.base.settings import bounds, choices, from_word, is_optional, item_of, kinds, takes
 from rho_eos.decoding.params import NO_CACHE, DecodeParams, composed, parts_of
-from rho_eos.decoding.registry import CACHES, COMMITS, policies
+from rho_eos.decoding.registry import CACHES, COMMITS, POLICIES, policies
 
 AXES = ("policy", "commit", "cache")
 
@@ -33,6 +33,15 @@ class Parameter:
             return None
         words = {owner.partition(" ")[0] for owner in self.owners}
         return next((axis for axis in ("commit", "cache") if axis in words), "policy")
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether only parts from outside have it."""
+        if self.axis is None:
+            return False
+        known: dict[str, Any] = {"policy": POLICIES, "commit": COMMITS, "cache": CACHES}
+        pairs = (owner.split(" ", 1) for owner in self.owners)
+        return all(known[axis].is_foreign(name) for axis, name in pairs)
 
     @property
     def everywhere(self) -> bool:

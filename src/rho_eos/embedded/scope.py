@@ -7,15 +7,23 @@ from rho_eos.models.known import EMBEDDED
 from rho_problems.forms import begins_known, looks_known
 
 EXAMPLE = "Mia has 8 plums. 1) buys 6. 2) eats 5. 3) doubles them. How many are there now?"
-NOTE = (
+ABLE = (
     "the embedded models know four kinds of numbered problems (stories, sums, list and number "
-    "programs) and this prompt looks like none of them, so expect nonsense; ask for example "
+    "programs)"
+)
+NOTE = (
+    f"{ABLE} and this prompt looks like none of them, so expect nonsense; ask for example "
     f'"{EXAMPLE}"'
 )
 TURNS = (
     "this model was taught single questions and often answers an earlier one again: begin a new "
     "conversation for each"
 )
+
+
+def ability_of(model: str) -> str | None:
+    """What to say before anything was asked; None of models that are not embedded."""
+    return f'{ABLE}, one question at a time, for example "{EXAMPLE}"' if model in EMBEDDED else None
 
 
 def note_on(model: str, prompt: Any, beside: Any = None) -> str | None:

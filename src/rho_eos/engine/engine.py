@@ -39,7 +39,7 @@ from rho_eos.decoding.canvas import (
 )
 from rho_eos.decoding.edits import EditError
 from rho_eos.decoding.prediction import Prediction
-from rho_eos.engine.errors import EngineError, NotFiniteError, RequestFailedError
+from rho_eos.engine.errors import NotFiniteError, RequestFailedError
 from rho_eos.engine.memory import give_back, is_out_of_memory
 from rho_eos.engine.request import Detail, Detokenize, Handle, StepEvent
 from rho_eos.engine.row import Row
@@ -297,16 +297,16 @@ class Engine:
         failure = _failure(f"{what} failed", error, row)
         row.finish_reason = FinishReason.ERROR
         try:
-            output = self._retire(row, str(failure))
+            output = self._retire(row, failure.told)
         except Exception:  # what it had written cannot be told either
-            output = Output(row.id, "", FinishReason.ERROR, error=str(failure))
+            output = Output(row.id, "", FinishReason.ERROR, error=failure.told)
         row.handle.close(output, failure)
 
     def _refuse(self, handle: Handle, error: Exception) -> None:
         """End a request whose policy could not even be created."""
         request = handle.request
         failure = _failure(f"policy {request.params.policy} failed", error)
-        handle.close(Output(request.id, "", FinishReason.ERROR, error=str(failure)), failure)
+        handle.close(Output(request.id, "", FinishReason.ERROR, error=failure.told), failure)
 
     def _note_start(self, batch: list[Row]) -> None:
         now = time.perf_counter()
@@ -387,7 +387,7 @@ def _check_finite(prediction: Prediction) -> None:
         )
 
 
-def _failure(what: str, error: BaseException, row: Row | None = None) -> EngineError:
+def _failure(what: str, error: BaseException, row: Row | None = None) -> RequestFailedError:
     """The error of a request that failed. Its words name only the kind of the cause, since clients
     read them; code in this process finds the cause itself attached."""
     said = isinstance(error, EditError | NotFiniteError | TokenizerError)

@@ -181,6 +181,9 @@ def _explain(error: BaseException, repo: str, revision: str | None, lead: str, w
             reason = f"the Hub at {hub} answers with error {response.status_code}: {said}"
         case errors.HTTPError():
             reason = f"the Hub at {hub} cannot be reached: {reason}{meant}"
+            verdict, _, rest = lead.partition(": ")
+            if verdict.startswith("no such"):  # which nobody knows
+                return f"{reason}; {rest}"
         case AssertionError() | KeyError() | TypeError() | ValueError():  # such as a login page
             return f"what answers at {hub} is no Hub: {error}"
     return f"{lead}, and {reason}"

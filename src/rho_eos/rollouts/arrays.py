@@ -60,6 +60,10 @@ class Rollouts:
     def __len__(self) -> int:
         return len(self.texts)
 
+    def __repr__(self) -> str:
+        traced = "" if self.trajectory is None else ", with trajectories"
+        return f"<Rollouts: {self.n} samples of each of {self.prompts} prompts{traced}>"
+
     @property
     def prompts(self) -> int:
         return len(self) // self.n

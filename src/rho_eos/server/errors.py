@@ -26,6 +26,18 @@ _TRIED_TYPE = re.compile(r"str|int|float|bool|none|.*\[.*")
 #: What HTTP calls the forms of an answer.
 FORMS = {"schema": "response_format", "regex": "guided_regex", "choices": "guided_choice"}
 _LONGEST_MESSAGE = 1000
+_CHAT = "use /v1/chat/completions, which takes the same text as messages"
+#: Endpoints that clients of other servers look for, and what there is in their place.
+NOT_SERVED = {
+    "/responses": _CHAT,
+    "/messages": _CHAT,
+    "/api/chat": _CHAT,
+    "/api/generate": _CHAT,
+    "/embeddings": "a diffusion model that writes text gives none",
+    "/tokenize": "the usage of an answer counts the tokens of its prompt, and max_model_len of "
+    "/v1/models is what fits; in Python it is llm.tokenizer.encode",
+    "/detokenize": "in Python it is llm.tokenizer.decode",
+}
 _ENGINE_STATUS: dict[type[EngineError], tuple[int, str]] = {
     QueueFullError: (429, "queue_full"),
     RequestFailedError: (500, "request_failed"),
@@ -91,13 +103,28 @@ def install(app: FastAPI, refused: Callable[[], None]) -> None:
         refused: Called for a request that is refused before an endpoint has seen it.
     """
 
-    async def answer(_: Request, error: Exception) -> JSONResponse:
+    async def answer(request: Request, error: Exception) -> JSONResponse:
         if isinstance(error, RequestValidationError):
             refused()
+        if isinstance(error, HTTPException) and error.status_code == 404:
+            return _no_such_path(app, request.url.path).response()
         return as_api_error(error).response()
 
     for kind in (ApiError, EngineError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)
+
+
+def _no_such_path(app: FastAPI, path: str) -> ApiError:
+    """What to call instead: a path of ours that is like it, or what takes the place of others'."""
+    path = _printable(path)
+    for others, instead in NOT_SERVED.items():
+        if path.rstrip("/").endswith(others):
+            return ApiError(404, f"{others} is not served here: {instead}", "not_found")
+    known = [str(getattr(route, "path", "")) for route in app.routes]
+    ends = [each for each in known if each.endswith(path.rstrip("/")) and path != "/"]
+    near = f"; did you mean {ends[0]!r}?" if ends else did_you_mean(path, known)
+    listed = ", ".join(each for each in known if each.startswith("/v1/c") or each == "/v1/models")
+    return ApiError(404, f"there is no {path!r} here{near or f'; there are {listed}'}", "not_found")
 
 
 def _invalid(error: dict[str, Any]) -> ApiError:

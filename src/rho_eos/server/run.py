@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Any
 
 import h11
@@ -17,6 +18,7 @@ import uvicorn
 from rho_eos.base.errors import UserError
 from rho_eos.engine.errors import UnavailableError
 from rho_eos.server.app import create_app
+from rho_eos.server.config import ServerConfig
 from rho_eos.server.middleware import request_id
 from rho_eos.server.service import Service
 
@@ -35,9 +37,21 @@ def serve_forever(service: Service) -> None:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         logger.info("serving %s at http://%s:%d", service.model, shown, port)
+        if open_to_all(config):
+            logger.warning(
+                "whoever reaches %s may ask without a key: --api-key-file asks for one", host
+            )
         asyncio.run(server.serve(sockets=[listener]))
     if server.failed:  # with an exit code that has systemd, Kubernetes and Docker start another
         raise UnavailableError("the engine's worker died, and the server with it")
+
+
+def open_to_all(config: ServerConfig) -> bool:
+    """Whether other machines can ask without a key."""
+    names = {"localhost", "ip6-localhost"}
+    with contextlib.suppress(ValueError):  # of a name nobody knows whom it reaches
+        return not config.keys() and not ip_address(config.host).is_loopback
+    return not config.keys() and config.host not in names
 
 
 def uvicorn_config(service: Service) -> uvicorn.Config:

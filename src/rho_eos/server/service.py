@@ -15,6 +15,7 @@ from rho_eos.engine.errors import EngineError
 from rho_eos.engine.generation import Generation
 from rho_eos.engine.request import Detail
 from rho_eos.llm import LLM
+from rho_eos.models.known import EMBEDDED
 from rho_eos.server.config import ServerConfig
 from rho_eos.server.errors import ApiError, as_api_error, bad_request
 from rho_eos.server.metrics import Metrics
@@ -23,6 +24,10 @@ from rho_eos.text.ask import Ask, Request
 
 logger = logging.getLogger(__name__)
 
+BARE = (
+    "this model has a chat template, and completions take a prompt as it is: "
+    "/v1/chat/completions asks it as it was trained"
+)
 #: In a text that means something, a token stands for fewer characters than this.
 CHARACTERS_PER_TOKEN = 16
 
@@ -40,6 +45,9 @@ class Service:
         folder = Path(llm.config.model)
         own = folder.resolve().name if folder.is_dir() else llm.config.model
         self.model = config.served_model_name or own
+        template = getattr(getattr(llm, "tokenizer", None), "chat_template", None)
+        named = llm.config.model.lower()
+        self._expects_chats = bool(template) and named not in EMBEDDED and "base" not in named
         #: Renders the metrics. Where there are other replicas, it asks them all.
         self.render_metrics: Callable[[], Awaitable[bytes]] = self.metrics.render
 
@@ -114,10 +122,14 @@ class Service:
         return requests
 
     def _note(self, asks: list[Ask]) -> str | None:
-        """A sentence where the embedded model is asked what it was never taught."""
+        """A sentence where the embedded model is asked what it was never taught, or a model that
+        was trained on conversations is given a text outside of one."""
         model = self.llm.config.model
         notes = (note_on(model, ask.prompt, ask.suffix or ask.template) for ask in asks)
-        return next(filter(None, notes), None)
+        said = next(filter(None, notes), None)
+        if said is None and self._expects_chats and any(_is_bare(ask) for ask in asks):
+            return BARE
+        return said
 
     def _ended(self, generation: Generation, error: BaseException | None) -> None:
         """Count and log a generation that was left."""
@@ -151,3 +163,8 @@ def _check_size(ask: Ask, count: int, limit: int, unit: str) -> None:
         plain = not (ask.suffix or ask.template)
         what = "prompt" if plain else "text that is given"
         raise bad_request(f"the {what} has {count} {unit}, but the limit of this server is {limit}")
+
+
+def _is_bare(ask: Ask) -> bool:
+    """Whether it is a text that goes on, outside of any conversation."""
+    return isinstance(ask.prompt, str) and not ask.is_gap

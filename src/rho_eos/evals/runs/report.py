@@ -6,10 +6,11 @@ is the ratio of the averages.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from rho_eos.base.errors import shown as shown_value
 from rho_eos.evals.runs.run_folder import Line, write_json
 from rho_eos.evals.runs.stats import Estimate, mean_of, pass_at, ratio_of_means, share_of
 from rho_eos.evals.runs.table import Table
@@ -162,3 +163,21 @@ def write_summary(folder: Path, lines: Iterable[Line]) -> list[TaskSummary]:
     write_json(folder / "summary.json", [asdict(summary) for summary in summaries])
     summary_table([(folder.name, summaries)]).write(folder / "summary")
     return summaries
+
+
+def wrong_references(lines: Iterable[Line]) -> Iterator[str]:
+    """Of reference answers that were graded: what is wrong with a task that refuses its own."""
+    by_task: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        by_task[line["task"]].append(line)
+    for task, of_task in by_task.items():
+        wrong = [line for line in of_task if not line["correct"]]
+        if not wrong:
+            continue
+        first = wrong[0]
+        found = "nothing" if first["extracted"] is None else shown_value(first["extracted"])
+        yield (
+            f"{task} grades {len(wrong)} of {len(of_task)} of its own reference answers as wrong, "
+            f"so `gold` and `grade` do not go together. {first['sample']}: in "
+            f"{shown_value(first['text'])} it finds {found} as the answer; {first['detail']}"
+        )
