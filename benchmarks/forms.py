@@ -102,19 +102,22 @@ def step() -> None:
     torch.set_num_threads(1)
     tokens = vocabulary()
     special = SpecialTokens(mask=VOCABULARY - 1, eos=VOCABULARY - 2)
-    print("form    states classes pairs  compile s |   L  classes ms  chain ms  softmax ms")
+    print("form    states classes pairs  compile s |   L  classes ms  chain ms  softmax ms  of 8B")
     for name, schema in FORMS.items():
         start = time.process_time()
         automaton = compiled(regex_of({"schema": schema}), tokens, special)
         took = time.process_time() - start
         size = f"{name:7} {len(automaton.next):6} {automaton.end:7} {len(automaton.source):5}"
         for length in (64, 256):
-            parts = "".join(f"{1000 * each:11.1f}" for each in one_row(automaton, special, length))
-            print(f"{size} {took:10.1f} | {length:3} {parts}", flush=True)
+            *parts, forward = one_row(automaton, special, length)
+            columns = "".join(f"{1000 * each:11.1f}" for each in parts)
+            share = 100 * (parts[0] + parts[1]) / forward
+            print(f"{size} {took:10.1f} | {length:3} {columns} {share:5.2f}%", flush=True)
 
 
 def one_row(automaton: Automaton, special: SpecialTokens, length: int) -> tuple[float, ...]:
-    """Seconds of CPU for the classes, for the chain, and for the softmax that is made anyway."""
+    """Seconds of CPU for the classes, for the chain, for the softmax that is made anyway, and for
+    as many products as a forward of 8 billion weights takes over these positions alone."""
     params = DecodeParams(policy="rho-eos", max_new_tokens=512)
     assert params.parts is not None
     form = Form.of(automaton, params, params.parts.policy)
@@ -124,12 +127,14 @@ def one_row(automaton: Automaton, special: SpecialTokens, length: int) -> tuple[
     whole, none = slice(0, length), np.zeros(length, dtype=np.float32)
     given = (form, canvas, canvas.masked, 0, 0.0, Needs(), none, None, logits.device, False)
     free = Prediction(canvas.masked, canvas.masked * 0, np.zeros(length), np.zeros(length))
+    hidden, weights = torch.randn(length, 4096), torch.randn(4096, 4096)
     read = Constrained(*given)
     read.read(whole, logits)
     return (
         seconds(lambda: Constrained(*given).read(whole, logits)),
         seconds(lambda: read.prediction(free)),
         seconds(lambda: torch.softmax(logits, -1)),
+        seconds(lambda: hidden @ weights) * 8e9 / weights.numel(),
     )
 
 

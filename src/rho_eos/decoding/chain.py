@@ -174,19 +174,16 @@ class Posterior:
         if state == NOWHERE or following[0, state] == NEVER:
             raise LookupError
         chosen = np.zeros(len(pairs), dtype=np.int64)
-        scores = dict(zip(self.rows.tolist(), self.scores, strict=True))
         states, first = automaton.leaving
         starts = dict(zip(states.tolist(), first.tolist(), strict=True))
         stops = dict(zip(states.tolist(), [*first[1:].tolist(), len(pairs.T)], strict=True))
         for row in range(len(pairs)):
             own = slice(starts[state], stops[state])
             ways = pairs[row, own] + following[row + 1, automaton.target[own]]
-            pair = starts[state] + int(ways.argmax())
-            if row in scores:
-                allowed = automaton.contains[:, automaton.set_of[pair]]
-                chosen[row] = np.where(allowed, scores[row], NEVER).argmax()
+            chosen[row] = pair = starts[state] + int(ways.argmax())
             state = int(automaton.target[pair])
-        return chosen[self.rows]
+        allowed = automaton.contains.T[automaton.set_of[chosen[self.rows]]]
+        return np.asarray(np.where(allowed, self.scores, NEVER).argmax(1))
 
     @cached_property
     def _along(self) -> tuple[np.ndarray, np.ndarray]:

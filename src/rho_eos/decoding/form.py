@@ -1,7 +1,7 @@
 """A canvas whose text has to have a form: what fits on it, and which edits keep it so."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -74,6 +74,13 @@ class Form:
                     )
                 return (Trim(fewer),) if fewer else ()
         return ()
+
+    def after(self, asked: tuple[Edit, ...], made: tuple[Edit, ...]) -> "Form":
+        """The form from the next step on. Where the canvas had to grow although its policy did not
+        ask for that, the policy is done with growing, and the text ends on the canvas."""
+        grown = any(isinstance(edit, Append) for edit in made)
+        by_policy = any(isinstance(edit, Append) for edit in asked)
+        return replace(self, grows=False) if grown and not by_policy else self
 
     def first_length(self, wanted: int, longest: int, suffix: bool) -> int | None:
         """How long a canvas of MASKs is to be where `wanted` are: nearest to that, longer if it

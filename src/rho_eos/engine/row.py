@@ -296,12 +296,13 @@ class Row:
         stays = self.canvas.hidden(remask) if len(remask) else self.canvas
         if self.params.early_stop and self._final(stays).is_complete:
             moved = self._apply(taken, ()) if taken else None
-            self.finish_reason = FinishReason.STOP if stays.ends.any() else FinishReason.LENGTH
+            self._end()
             return (), moved
-        longest = self.canvas.whole_blocks(self.params.max_new_tokens)
         edits = step.edits
         if self.form is not None:
+            longest = self.canvas.whole_blocks(self.params.max_new_tokens)
             edits = self.form.kept(stays, edits, longest)
+            self.form = self.form.after(step.edits, edits)
         moved = self._apply(taken, edits) if taken or edits else None
         if self._has_ended(step):
             self._end()
