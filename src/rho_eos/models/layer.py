@@ -6,6 +6,7 @@ a product is added to what it belongs to where it is made.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn.functional import linear, pad, rms_norm
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
-from rho_eos.models.quantize import QuantizedLinear, side_by_side
+from rho_eos.models.quantize import QuantizedLinear
 
 #: transformers' layers whose parts mean what we take them for.
 _ATTENTION = ("Llama", "Qwen2", "Qwen3", "Qwen3Moe", "Glm4Moe")
@@ -64,12 +65,39 @@ class JoinedBytes(Joined):
     def __init__(self, layers: Sequence[QuantizedLinear]) -> None:
         self.layers = tuple(layers)
         self.sizes = [layer.out_features for layer in layers]
-        self.whole = side_by_side(layers)
+        self.whole = _side_by_side(layers)
         self.addresses = [self._address(layer) for layer in layers]
 
     def __call__(self, input: torch.Tensor) -> torch.Tensor:
         output: torch.Tensor = self.whole(input)
         return output
+
+
+def _side_by_side(layers: Sequence[QuantizedLinear]) -> QuantizedLinear:
+    """One layer with the outputs of several, of which each becomes a view."""
+    whole = copy(layers[0])
+    whole._parameters, whole._buffers = {}, {}
+    whole.out_features = sum(layer.out_features for layer in layers)
+    for name, old in [*layers[0].named_parameters(), *layers[0]._buffers.items()]:
+        if old is None:
+            whole.register_buffer(name, None)
+            continue
+        # Outputs are the first of a weight's dimensions in memory, and the second where it is used.
+        parts = [getattr(layer, name) for layer in layers]
+        outputs = 0 if old.ndim < 2 else 1
+        turned = outputs == 1 and old.ndim == 2
+        together = torch.cat(
+            [part.t() if turned else part for part in parts], 0 if turned else outputs
+        )
+        together = together.t() if turned else together
+        sizes = [part.shape[outputs] for part in parts]
+        views = together.split(sizes, outputs)
+        for module, kept in zip((whole, *layers), (together, *views), strict=True):
+            if isinstance(old, nn.Parameter):
+                setattr(module, name, nn.Parameter(kept, requires_grad=False))
+            else:
+                module.register_buffer(name, kept)
+    return whole
 
 
 def join_products(model: nn.Module) -> None:

@@ -16,10 +16,8 @@ Weights are quantised one after the other out of a memory-mapped file, so that t
 use is the quantised model and one weight.
 """
 
-from collections.abc import Callable, Sequence
-from copy import copy
+from collections.abc import Callable
 from functools import cache
-from itertools import product
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -27,6 +25,7 @@ from torch import nn
 from torch.nn.functional import pad
 
 from rho_eos.base.errors import UserError
+from rho_eos.models.rounding import to_codes
 
 #: Weights that share a step in int4: fewer where a row is short and one outlier weighs more.
 SMALL_GROUP, LARGE_GROUP, LONG_ROW = 32, 64, 1024
@@ -160,18 +159,7 @@ class Int4Linear(QuantizedLinear):
         most = _most(rows.device)
         scale = _largest(rows) / (most - _SLACK)
         groups = (rows / scale[:, None]).unflatten(1, (-1, self.group))
-        low, high = groups.amin(-1), groups.amax(-1)
-        even = ((high - low) / 15).round_()
-        best: tuple[torch.Tensor, ...] = ()
-        for more, aside in product((0, -1, 1), (0, -0.5, 0.5)):  # the best of what lies near
-            step = (even + more).clamp_min_(1)
-            offset = ((low + high) / 2 + (aside - 7.5) * step).round_()
-            tried = (step, offset, *_to_codes(groups, step, offset, most))
-            better = tried[-1] < best[-1] if best else None
-            for kept, found in zip(best, tried, strict=False):
-                kept.copy_(torch.where(_like(better, kept), found, kept))
-            best = best or tried
-        step, offset, codes, _ = best
+        step, offset, codes = to_codes(groups, most)
         first, second = codes.flatten(1).to(torch.uint8).chunk(2, 1)
         in_bytes = (each.to(torch.int32).to(torch.int8) for each in (step, offset))
         return first | second << 4, *in_bytes, scale
@@ -211,49 +199,6 @@ class Int4Linear(QuantizedLinear):
 
     def _bytes(self) -> torch.Tensor:
         return torch.cat([self._tile(number).t() for number in range(len(self.weight))])
-
-
-def side_by_side(layers: Sequence[QuantizedLinear]) -> QuantizedLinear:
-    """One layer with the outputs of several, of which each becomes a view."""
-    whole = copy(layers[0])
-    whole._parameters, whole._buffers = {}, {}
-    whole.out_features = sum(layer.out_features for layer in layers)
-    for name, old in [*layers[0].named_parameters(), *layers[0]._buffers.items()]:
-        if old is None:
-            whole.register_buffer(name, None)
-            continue
-        # Outputs are the first of a weight's dimensions in memory, and the second where it is used.
-        parts = [getattr(layer, name) for layer in layers]
-        outputs = 0 if old.ndim < 2 else 1
-        turned = outputs == 1 and old.ndim == 2
-        together = torch.cat(
-            [part.t() if turned else part for part in parts], 0 if turned else outputs
-        )
-        together = together.t() if turned else together
-        sizes = [part.shape[outputs] for part in parts]
-        views = together.split(sizes, outputs)
-        for module, kept in zip((whole, *layers), (together, *views), strict=True):
-            if isinstance(old, nn.Parameter):
-                setattr(module, name, nn.Parameter(kept, requires_grad=False))
-            else:
-                module.register_buffer(name, kept)
-    return whole
-
-
-def _to_codes(
-    groups: torch.Tensor, step: torch.Tensor, offset: torch.Tensor, most: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes from 0 to 15, and the error of each group; infinite where a byte exceeds `most`."""
-    codes = (groups - offset[..., None]).div_(step[..., None]).round_().clamp_(0, 15)
-    found = (codes * step[..., None]).add_(offset[..., None])
-    too_large = found.abs().amax(-1) > most
-    return codes, found.sub_(groups).square_().sum(-1).masked_fill_(too_large, torch.inf)
-
-
-def _like(chosen: Any, kept: torch.Tensor) -> torch.Tensor:
-    """What was chosen for each group, for each of its weights where there are such."""
-    assert isinstance(chosen, torch.Tensor)
-    return chosen if kept.ndim == chosen.ndim else chosen[..., None]
 
 
 def _padded(rows: torch.Tensor, more: int) -> torch.Tensor:
