@@ -42,6 +42,8 @@ Not covered:
 - code that recognises its tests. It sees the arguments of each call, so it can hold a table of
   answers; where a test compares two answers of the code (`f(x) == g(x)`), both are the code's; and
   a helper that the tests neither define nor import is the code's;
+- tests that catch errors of the code and go on (`except Exception: pass`): whether an error is
+  right is theirs to say, and the code may raise one where it was asked for an answer;
 - without tests, `ok` says that the last line was reached, and a program that looks for the pipe
   can claim that;
 - holes in the kernel, and side channels such as timing;
