@@ -28,7 +28,7 @@ from rho_eos.evals.studies.contenders import (
     outside,
     rho_eos,
 )
-from rho_eos.evals.studies.study import EMBEDDED_TASKS, PUBLISHED_TASKS, Plan, Row
+from rho_eos.evals.studies.study import EMBEDDED_TASKS, PUBLISHED_TASKS, Plan, StudyRow
 from rho_eos.models.known import EMBEDDED
 
 BY_THRESHOLD = "fixed, τ rule"  # a series of rows
@@ -56,14 +56,14 @@ class Profile:
     lengths: tuple[int, ...]  # the first is L_init, the last L_max, all are tried as fixed ones
     one_token_lengths: tuple[int, ...]  # those also run one token a step
 
-    def row(self, label: str, own: Mapping[str, Any], **more: Any) -> Row:
+    def row(self, label: str, own: Mapping[str, Any], **more: Any) -> StudyRow:
         """A policy's own parameters over the profile's lengths; `more` is what the row has."""
         shared = {
             "initial_length": self.lengths[0],
             "max_new_tokens": self.lengths[-1],
             "block_length": self.block_length,
         }
-        return Row(label, DecodeParams.from_mapping(merged(shared, own)), **more)
+        return StudyRow(label, DecodeParams.from_mapping(merged(shared, own)), **more)
 
 
 PAPER = Profile(
@@ -111,7 +111,7 @@ def make_plans(target: str, profile: Profile, tasks: Sequence[str]) -> list[Plan
     return plans
 
 
-def rows_of(name: str, profile: Profile) -> list[Row]:
+def rows_of(name: str, profile: Profile) -> list[StudyRow]:
     row, starts = profile.row, profile.lengths[:-1]
     if name == "main":
         # The published baseline, decoded to the end of its canvas as its code does; and the fair
@@ -146,14 +146,14 @@ def rows_of(name: str, profile: Profile) -> list[Row]:
     # The curves are of fixed lengths, and of ρ-EOS from each of the same lengths.
     asym = [row(f"from {n}", rho_eos(ASYM, initial_length=n)) for n in starts]
     return [
-        Row(each.label, each.params.replaced(trace=True), TRACED_SAMPLES)
+        StudyRow(each.label, each.params.replaced(trace=True), TRACED_SAMPLES)
         for each in (*fixed_rows(profile, starts), *asym)
     ]
 
 
 def fixed_rows(
     profile: Profile, lengths: Sequence[int], commits: str = "τ rule", **more: Any
-) -> list[Row]:
+) -> list[StudyRow]:
     return [
         profile.row(
             f"fixed {n}, {commits}",
@@ -164,7 +164,7 @@ def fixed_rows(
     ]
 
 
-def adaptive_rows(profile: Profile, suffix: str = "", **more: Any) -> list[Row]:
+def adaptive_rows(profile: Profile, suffix: str = "", **more: Any) -> list[StudyRow]:
     """Those that choose the length themselves; policies from outside with their own defaults."""
     labels = (DAEDAL, RHO_SYM, RHO_ASYM, *outside())
     return [

@@ -12,7 +12,7 @@ from rho_eos.evals.runs.run_folder import Line
 from rho_eos.evals.runs.stats import Estimate, mean_of
 from rho_eos.evals.runs.table import Table
 from rho_eos.evals.studies.contenders import FIXED, RHO_ASYM, contenders
-from rho_eos.evals.studies.study import Result, Row, Study
+from rho_eos.evals.studies.study import Result, Study, StudyRow
 
 SHORT = 0.9  # a text of less than this share of its reference is short
 CLOSE = 0.005  # accuracy: this far behind the best fixed length is as good as it
@@ -62,7 +62,7 @@ class Finding:
         return {k: v for k, v in asdict(replace(self, lines=())).items() if k != "lines"}
 
 
-def findings(study: Study, rows: Iterable[Row], tasks: Sequence[str]) -> list[Finding]:
+def findings(study: Study, rows: Iterable[StudyRow], tasks: Sequence[str]) -> list[Finding]:
     """The findings of all rows whose cells are all finished."""
     found = []
     for row in rows:

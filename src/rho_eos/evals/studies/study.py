@@ -39,7 +39,7 @@ FINISHED = "summary.json"  # of a cell; it is written when every sample is there
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StudyRow:
     """A row of a table, or a curve of a figure."""
 
     label: str
@@ -57,7 +57,7 @@ class Plan:
     name: str
     title: str
     tasks: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[StudyRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Study:
     def _model(self) -> dict[str, Any]:
         return model_identity(self.config)
 
-    def cell(self, row: Row, task: str) -> Cell:
+    def cell(self, row: StudyRow, task: str) -> Cell:
         limits = [limit for limit in (self.selection.limit, row.samples) if limit is not None]
         evaluation = Evaluation(
             tasks=(task,),

@@ -20,7 +20,7 @@ from rho_eos.decoding.registry import find_policy
 from rho_eos.decoding.schema import from_words, parameters
 from rho_eos.evals.studies.contenders import FIXED, Contender, contenders
 from rho_eos.evals.studies.findings import Finding, findings, result_of, start_name
-from rho_eos.evals.studies.study import Plan, Result, Row, Study, drawing
+from rho_eos.evals.studies.study import Plan, Result, Study, StudyRow, drawing
 
 FIGURE = "rho_eos.evals.studies.survey_figure"
 STARTS = (16, 64, 256, 512)
@@ -76,7 +76,7 @@ def _rows(
     chosen: Sequence[Contender] = (),
     starts: Sequence[int] = (),
     varied: Mapping[str, Sequence[Any]] = VARIED,
-) -> Iterator[Row]:
+) -> Iterator[StudyRow]:
     """Where no contenders or initial lengths are given, they are those of the survey."""
     stress = survey == "stress"
     usual = [each for each in contenders() if stress or each.name not in STRESS_ONLY]
@@ -96,7 +96,7 @@ def _rows(
                 if params.starts_anywhere:  # one run serves them all
                     at, params = None, params.replaced(initial_length=min(start, *starts, *STARTS))
                 label = f"{each.label} from {start_name(at)}, {section}"
-                yield Row(label, params, series=each.label, section=section, start=at)
+                yield StudyRow(label, params, series=each.label, section=section, start=at)
 
 
 def _said(name: str, value: Any) -> str:
