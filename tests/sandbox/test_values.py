@@ -244,14 +244,14 @@ def types_of(value: object) -> object:
     return type(value)
 
 
-@settings(max_examples=times(50, 5000))
+@settings(max_examples=times(50, 1000))
 @given(VALUES)
 def test_a_value_is_read_as_it_was_written(value: object) -> None:
     found = plain.read(plain.write(value, refuse))
     assert found == value and types_of(found) == types_of(value)
 
 
-@settings(max_examples=times(100, 20000))
+@settings(max_examples=times(100, 2000))
 @given(st.binary(max_size=60) | st.binary(max_size=8).map(lambda tail: b"[\3\0\0\0" + tail), VALUES)
 def test_any_bytes_are_a_plain_value_or_refused(noise: bytes, value: object) -> None:
     """Also honest messages that are cut off, or damaged in one place."""
