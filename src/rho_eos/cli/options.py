@@ -95,8 +95,8 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         params: list[Any] = self.params
         more = [parameter for parameter in params if getattr(parameter, "hidden", False)]
-        if HELP_ALL in args:
-            args = ["--help"]
+        if HELP_ALL in args or ctx.resilient_parsing:  # as a shell does that completes options
+            args = ["--help"] if HELP_ALL in args else args
             for parameter in more:
                 parameter.hidden = False
         elif more:
