@@ -89,6 +89,17 @@ def test_any_damage_to_what_shapes_experts(
         change(folder / "config.json", **{field: fields[field]})
 
 
+def test_a_size_is_not_taken_away_by_another_name_of_it(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    """LLaDA-MoE's own field is there, and so is the name that transformers' layers have for it."""
+    folder = tmp_path / "moe"
+    shutil.copytree(checkpoints["llada-moe"], folder)
+    change(folder / "config.json", moe_intermediate_size=None)
+    with pytest.raises(UserError, match="expert_intermediate_size"):
+        LLM(str(folder))
+
+
 def test_random_damage_to_the_settings_of_any_family(
     checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:

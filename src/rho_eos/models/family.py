@@ -177,7 +177,12 @@ class FamilyConfig:
                 if config_dict.get(field) is None:
                     raise UserError(f"the {cls.model_type} config has no {field}")
         ours = {k: v for k, v in config_dict.items() if k not in _NOT_OURS}
-        return super().from_dict(ours, **kwargs)  # type: ignore[misc]
+        made = super().from_dict(ours, **kwargs)  # type: ignore[misc]
+        config = made[0] if isinstance(made, tuple) else made
+        for field in cls.required if "model_type" in config_dict else ():
+            if getattr(config, field) is None:  # by another name of it, which the layers read
+                raise UserError(f"the {cls.model_type} config has two values for {field}")
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = super().to_dict()  # type: ignore[misc]
