@@ -16,7 +16,7 @@ def watch(
     prompt: str = typer.Argument(..., help="The prompt."),
     raw: Raw = False,
     suffix: Suffix = None,
-    delay: float = typer.Option(0.1, help="Seconds to pause after each step."),
+    delay: float = typer.Option(0.1, min=0, help="Seconds to pause after each step."),
 ) -> int:
     """Watch the canvas denoise: tokens by confidence, MASKs, ρ and the length as they change.
 

@@ -23,8 +23,9 @@ FIGURE_TITLES = {
 }
 SHOWN = "accuracy with its 95% interval, all else mean ± standard error over samples."
 BEST_FIXED = (
-    "The best fixed length is the one with the highest accuracy on these very samples (the cheaper "
-    "of equals): nobody knows it beforehand, so this is the hardest opponent. Acc is a difference "
+    "The best fixed length is the one with the τ rule that has the highest accuracy on these very "
+    "samples (the cheaper of equals): nobody knows it beforehand, so this is the hardest opponent "
+    "that decodes by the same rule. Acc is a difference "
     "in points, costs are multiples; intervals are Newcombe's for accuracy and paired bootstraps "
     "for costs, p is exact (McNemar's test for accuracy, the sign test for costs)."
 )

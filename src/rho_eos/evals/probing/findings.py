@@ -13,6 +13,7 @@ from rho_eos.evals.runs.stats import Estimate, share_of
 STEP, RAMP = 1.5, 2.0  # how many times the 10% quantile the 90% quantile is
 TRUSTED = 0.9  # of the beginning that a short canvas foretells; `scout` asks for as much
 SURE = 0.1  # a share that was promised may be missed by so much
+FEW = 50  # prompts; fewer are a first look
 ROOM = 1.25  # how much longer than a text the canvas is on which its length is read
 
 Line = Mapping[str, Any]
@@ -137,8 +138,10 @@ def advice(found: Findings) -> list[str]:
             "blocks`, or probe longer canvases with --canvases."
         )
         return said
+    if found.prompts < FEW:
+        said.append(f"A first look, no more: {found.prompts} prompts say little.")
     said.append(
-        f"The curve is {found.shape}: the length that suffices with 90% is "
+        f"With most prompts the curve is {found.shape}: the length that suffices with 90% is "
         f"{found.steepness:.1f} times the one that suffices with 10%."
     )
     shorter = [each for each in found.canvases[:-1] if each.trusted is not None]

@@ -49,7 +49,8 @@ def _reliability(each: list[Reliability]) -> list[dict[str, str]]:
         assert one.actual.interval is not None
         x, y = _point(one.predicted, one.actual.mean).split(",")
         low, high = (_point(one.predicted, bound).split(",")[1] for bound in one.actual.interval)
-        dots.append({"x": x, "y": y, "low": low, "high": high})
+        percent = f"{100 * one.predicted:.0f}"
+        dots.append({"x": x, "y": y, "low": low, "high": high, "predicted": percent})
     return dots
 
 

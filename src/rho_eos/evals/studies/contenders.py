@@ -30,6 +30,7 @@ def contenders() -> list[Contender]:
         # Its blocks are its canvas.
         Contender("blocks", "Blocks until EOS", {"policy": "blocks", "block_length": None}),
         Contender("scout", "Scout", {"policy": "scout"}),
+        Contender("quantile", "Quantile", {"policy": "quantile"}),
         # Other people's policies, with their own defaults.
         *(Contender(name, name, {"policy": name}) for name in outside()),
     ]
