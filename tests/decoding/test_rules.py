@@ -8,6 +8,7 @@ from rho_eos.decoding.params import DecodeParams
 from rho_eos.decoding.prediction import Prediction
 from tests.drawn import combinations
 from tests.requests import SPECIAL
+from tests.scripted import Guesses, encode, engine_of, run_all
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,19 @@ def test_a_prediction_speaks_of_just_what_is_asked_in_that_order() -> None:
     for stranger in ([4], [2, 9], [0]):
         with pytest.raises(LookupError):
             seen.at(np.array(stranger))
+
+
+def test_a_block_that_gets_new_masks_may_be_edited_as_long_again() -> None:
+    """A canvas of 14 is appended to while its block of 15 is edited without end."""
+
+    def wavers(prompt: list[int], canvas: list[int], step: int) -> Guesses:
+        token = np.full(len(canvas), encode("ab")[step % 2])
+        return Guesses(token, np.full(len(canvas), 0.95), np.zeros(len(canvas)))
+
+    engine = engine_of(wavers)
+    own = {"commit": "editing", "max_post_steps": 1024, "block_length": 15}
+    params = DecodeParams(policy="blocks", initial_length=14, max_new_tokens=20, **own)
+    engine.add("only", encode("?"), params)
+    output = run_all(engine)["only"]
+    assert output.error is None
+    assert len(output.token_ids) == 20

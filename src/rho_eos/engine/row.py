@@ -41,7 +41,7 @@ class Row:
     finish_reason: FinishReason | None = None
     trace: list[StepRecord] = field(default_factory=list)
     post_steps: int = 0  # steps in which the open block had no MASK any more
-    held_since: int = 0  # how many of the last steps were such, one after the other
+    held_since: int = 0  # so many of the last steps in a row were such, over a block without MASKs
     idle: bool = False  # whether the last forward predicted nothing
     weights_version: int = 0  # of the engine when it began
     closing: bool = False  # its policy is done, but what it writes is not
@@ -184,7 +184,8 @@ class Row:
         held = self._open_block(before) if unsettled else None
         if not forward.only_keeps:
             self.canvas = before.commit(commit, chosen.token, chosen.confidence, held, chosen.drawn)
-        self._check_progress(forward, held is not None)
+        open_ = before.open_masks(getattr(self.params, "block_length", None))
+        self._check_progress(forward, held is not None, len(open_) == 0)
         if self.params.logprobs:
             keep_alternatives(self.canvas, chosen, self.params.logprobs)
         self.spent.committed += int(np.isin(commit, before.masked).sum())
@@ -272,8 +273,8 @@ class Row:
         self.cache.stale = self.cache.stale or not len(commit)
         return Step() if len(commit) else Step(commit=no_positions())
 
-    def _check_progress(self, forward: Forward, held: bool) -> None:
-        """End a row whose cache or rule does not get on.
+    def _check_progress(self, forward: Forward, held: bool, full: bool) -> None:
+        """End a row whose cache or rule does not get on. `full`: its open block had no MASK.
 
         A forward that only keeps is no step of denoising, so that later draws are the same as
         without it; two of them in a row are one too many.
@@ -284,7 +285,7 @@ class Row:
         self.idle = forward.only_keeps
         self.spent.stored += forward.only_keeps
         self.post_steps += held
-        self.held_since = self.held_since + 1 if held else 0
+        self.held_since = self.held_since + 1 if held and full else 0
         if self.held_since > MOST_POST_STEPS:
             raise EditError(f"commit rule {self.rule.name} does not come to rest")
 
