@@ -100,6 +100,8 @@ def serve_on_ray(engine_options: dict[str, Any], config: ServerConfig, replicas:
     if os.environ.get("RAY_ADDRESS"):
         ray.init(logging_level=logging.WARNING)
     else:
+        # Ray gives up on its proxy after five seconds, which a busy machine needs to start it.
+        os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
         start_cluster(replicas)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
