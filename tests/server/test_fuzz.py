@@ -59,6 +59,15 @@ def test_damaged_bytes(server: Process) -> None:
                 assert status[:1] in (b"2", b"4"), bytes(data)
 
 
+def test_damage_behind_a_request_that_is_refused_by_its_head(server: Process) -> None:
+    """The connection has answered the damage before the application comes to its own refusal."""
+    head = REQUEST.split(b"\r\n\r\n")[0].replace(b"127.0.0.1", b"elsewhere.example")
+    chunked = head.replace(f"Content-Length: {len(BODY)}".encode(), b"Transfer-Encoding: chunked")
+    with connect(server.url) as link:
+        link.sendall(chunked + b"\r\n\r\nZZ\r\n")
+        assert link.recv(65536)[9:12] == b"400"
+
+
 def test_damaged_fields(web: Web) -> None:
     dice = random.Random(16)
     schema = web.get("/openapi.json").json()

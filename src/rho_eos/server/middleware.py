@@ -9,9 +9,11 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from urllib.parse import urlsplit
 
+from h11 import LocalProtocolError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -77,7 +79,9 @@ class RequestLog(Layer):
                 headers.update({"X-Request-ID": name, **_SAFE_HEADERS})
                 if scope["path"] == DOCS:
                     headers["Content-Security-Policy"] = _DOCS_POLICY
-            await send(message)
+            # What stood behind the request was no HTTP: uvicorn has answered that and hung up.
+            with suppress(LocalProtocolError):
+                await send(message)
 
         try:
             await self.app(scope, receive, send_named)
