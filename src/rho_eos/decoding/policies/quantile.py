@@ -7,7 +7,7 @@ from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.canvas import Canvas, Positions, no_positions
 from rho_eos.decoding.curve import Curve, Reading, least_length
 from rho_eos.decoding.edits import Append, Edit, Trim
-from rho_eos.decoding.params import LONGEST, DecodeParams
+from rho_eos.decoding.look import LookParams
 from rho_eos.decoding.policy import Policy, Step, Windowed
 from rho_eos.decoding.prediction import Prediction
 from rho_eos.decoding.registry import register_policy
@@ -19,7 +19,7 @@ LEAST_ROOM = 16  # behind the quantile, where a share of it would be less
 GROWTH = 0.5  # a canvas that is too short gets so much more of its length
 
 
-class QuantileParams(DecodeParams):
+class QuantileParams(LookParams):
     risk: float = setting(
         0.1, "how probable it may be that the text needs more than the canvas", ge=0.001, le=0.999
     )
@@ -29,12 +29,6 @@ class QuantileParams(DecodeParams):
         "hazard (Survival), as the chance to end just there; last (SMARTCROP), where it was below "
         "1 - risk for the last time",
     )
-    look: int = setting(
-        512,
-        "longest canvas that the length is first read on; half of it is tried before",
-        ge=1,
-        le=LONGEST,
-    )
     room: float = setting(
         0.25,
         "so much of the length is kept free behind it, for models that write less where there is "
@@ -42,20 +36,6 @@ class QuantileParams(DecodeParams):
         ge=0,
         le=16,
     )
-
-    @property
-    def longest_look(self) -> int:
-        """Who asks for a longer start gets it where the length is read."""
-        return max(self.look, self.initial_length)
-
-    @property
-    def first_length(self) -> int:
-        half = (self.longest_look + 1) // 2
-        return max(self.min_new_tokens, min(half, self.max_new_tokens))
-
-    @property
-    def starts_anywhere(self) -> bool:
-        return self.initial_length <= self.look
 
 
 @register_policy

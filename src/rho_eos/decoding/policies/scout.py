@@ -12,7 +12,8 @@ from rho_eos.base.tokens import SpecialTokens
 from rho_eos.decoding.canvas import Canvas, Positions, no_positions
 from rho_eos.decoding.commit import CommitParams
 from rho_eos.decoding.edits import Append, Edit, Trim
-from rho_eos.decoding.params import LONGEST, NO_CACHE, DecodeParams
+from rho_eos.decoding.look import LookParams
+from rho_eos.decoding.params import LONGEST, NO_CACHE
 from rho_eos.decoding.policy import Policy, Step, Windowed
 from rho_eos.decoding.prediction import Prediction, Probe
 from rho_eos.decoding.registry import register_policy
@@ -33,13 +34,7 @@ ROOM_FOR_ALL = "a short canvas changes the text, so room for all of it stays."
 NO_LONGER = "The text is no longer here: the early end was true."
 
 
-class ScoutParams(DecodeParams, CommitParams):
-    look: int = setting(
-        512,
-        "longest canvas that the length is read on; half of it and a short one are tried first",
-        ge=1,
-        le=LONGEST,
-    )
+class ScoutParams(LookParams, CommitParams):
     ahead: int = setting(
         0,
         "MASKs to keep open behind the block that is being written, "
@@ -67,23 +62,6 @@ class ScoutParams(DecodeParams, CommitParams):
         """With the cache, room costs something in refreshes only, and to make it takes one."""
         cached = CACHED if given.get("cache", NO_CACHE) != NO_CACHE else {}
         return {**cached, **super()._defaults(given)}
-
-    @property
-    def longest_look(self) -> int:
-        """Who asks for a longer start gets it where the length is read."""
-        return max(self.look, self.initial_length)
-
-    @property
-    def half_look(self) -> int:
-        return (self.longest_look + 1) // 2
-
-    @property
-    def first_length(self) -> int:
-        return max(self.min_new_tokens, min(self.half_look, self.max_new_tokens))
-
-    @property
-    def starts_anywhere(self) -> bool:
-        return self.initial_length <= self.look
 
     @property
     def next(self) -> int:
